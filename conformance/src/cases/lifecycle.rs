@@ -1,0 +1,280 @@
+//! What one caller after another is told.
+
+use bytes::Bytes;
+use idem_core::{
+    Certainty, ErrorKind, Fingerprint, Key, Outcome, Receipt, Request, Timestamp, Transaction,
+};
+
+use crate::{
+    Fixture,
+    setup::{Runs, START, Setup, add, key, request, request_for},
+};
+
+/// 1. A new key runs its effect and stores a receipt whose every field is exact.
+pub async fn a_new_key_runs_and_stores_an_exact_receipt<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    assert_eq!(setup.idem.receipt(&key("a")).await.unwrap(), None);
+    assert_eq!(setup.add(&request("a", "p"), "count").await, Outcome::Created(1));
+    assert_eq!(setup.count("north", "count").await, 1, "the effect must be visible");
+    let expected = Receipt {
+        fingerprint: Some(Fingerprint::of("p").unwrap()),
+        result: Bytes::from_static(b"1"),
+        created_at: START,
+        expires_at: Some(Timestamp::from_millis(START.as_millis() + 60_000)),
+    };
+    assert_eq!(setup.receipt(&key("a")).await, expected);
+    assert_eq!(setup.receipts().await, 1);
+}
+
+/// 2, 9. The same key with the same fingerprint is replayed, and the caller can tell.
+pub async fn a_repeated_key_is_replayed_and_says_so<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    assert_eq!(setup.add(&request("a", "p"), "count").await, Outcome::Created(1));
+    for _ in 0..3 {
+        assert_eq!(setup.add(&request("a", "p"), "count").await, Outcome::Replayed(1));
+    }
+    assert_eq!(setup.count("north", "count").await, 1);
+    assert_eq!(setup.receipts().await, 1);
+}
+
+/// 3. The replay is the same to the byte the 2nd, 3rd and 100th time, and through a fresh handle.
+pub async fn a_replay_is_byte_identical_through_every_handle<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let result: Bytes = (0..=255).cycle().take(3000).collect::<Vec<u8>>().into();
+    let request = request("a", "p");
+    let first = result.clone();
+    let created = setup.idem.execute_bytes(&request, move |_| Ok(first.clone())).await.unwrap();
+    assert_eq!(created, Outcome::Created(result.clone()));
+    let never = |_: &mut _| panic!("a replay must not run");
+    for _ in 0..100 {
+        let replayed = setup.idem.execute_bytes(&request, never).await.unwrap();
+        assert_eq!(replayed, Outcome::Replayed(result.clone()));
+    }
+    let replayed = setup.handle().await.execute_bytes(&request, never).await.unwrap();
+    assert_eq!(replayed, Outcome::Replayed(result));
+}
+
+/// 4, 5. Another fingerprint conflicts and changes nothing; the true request still replays.
+pub async fn another_fingerprint_conflicts_and_changes_nothing<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    assert_eq!(setup.add(&request("a", "p"), "count").await, Outcome::Created(1));
+    let before = setup.receipt(&key("a")).await;
+    let absent = Request::new(key("a"));
+    for other in [request("a", "q"), request("a", ""), absent] {
+        assert_eq!(setup.add(&other, "count").await, Outcome::Conflict);
+    }
+    assert_eq!(setup.count("north", "count").await, 1);
+    assert_eq!(setup.receipt(&key("a")).await, before);
+    assert_eq!(setup.add(&request("a", "p"), "count").await, Outcome::Replayed(1));
+}
+
+/// 4. An absent fingerprint equals only an absent one.
+pub async fn an_absent_fingerprint_equals_only_an_absent_one<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let absent = Request::new(key("a"));
+    assert_eq!(setup.add(&absent, "count").await, Outcome::Created(1));
+    assert_eq!(setup.add(&absent, "count").await, Outcome::Replayed(1));
+    assert_eq!(setup.add(&request("a", "p"), "count").await, Outcome::Conflict);
+    assert_eq!(setup.receipt(&key("a")).await.fingerprint, None);
+}
+
+/// 6, 7. Another tenant, operation or request key runs on its own, with the same fingerprint too.
+pub async fn every_part_of_a_key_tells_it_apart<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let scopes = [
+        ("north", "order", "a"),
+        ("south", "order", "a"),
+        ("north", "refund", "a"),
+        ("north", "order", "b"),
+    ];
+    let requests =
+        scopes.map(|(tenant, op, name)| request_for(Key::new(tenant, op, name).unwrap(), "p"));
+    for request in &requests {
+        assert!(matches!(setup.add(request, "count").await, Outcome::Created(_)), "{request:?}");
+    }
+    for request in &requests {
+        assert!(matches!(setup.add(request, "count").await, Outcome::Replayed(_)), "{request:?}");
+    }
+    assert_eq!(setup.count("north", "count").await, 3);
+    assert_eq!(setup.count("south", "count").await, 1);
+    assert_eq!(setup.receipts().await, 4);
+}
+
+/// 8. The effect does not run on a replay, nor on a conflict.
+pub async fn an_effect_runs_on_neither_replay_nor_conflict<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    assert_eq!(setup.add(&request("a", "p"), "count").await, Outcome::Created(1));
+    let runs = Runs::default();
+    for parameters in ["p", "q"] {
+        let runs = runs.clone();
+        let effect = move |tx: &mut _| {
+            runs.bump();
+            add(tx, "count")
+        };
+        let outcome = setup.idem.execute(&request("a", parameters), effect).await.unwrap();
+        assert_eq!(outcome.result(), (parameters == "p").then_some(1));
+    }
+    assert_eq!(runs.get(), 0);
+}
+
+/// 10. Empty and falsy results, and bytes that are no text, replay as what they were.
+pub async fn empty_and_falsy_results_replay_as_what_they_were<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let results: [&'static [u8]; 12] = [
+        b"",
+        b"null",
+        b"false",
+        b"0",
+        b"\"\"",
+        b"[]",
+        b"{}",
+        b"\0",
+        b"a\0b",
+        b"\xff\xfe\0\x80",
+        b"007",
+        b" ",
+    ];
+    for (number, result) in results.into_iter().enumerate() {
+        let request = request(&format!("key-{number}"), "p");
+        let effect = move |_: &mut _| Ok(Bytes::from_static(result));
+        let created = setup.idem.execute_bytes(&request, effect).await.unwrap();
+        assert_eq!(created, Outcome::Created(Bytes::from_static(result)));
+        let never = move |_: &mut _| panic!("{result:?} must replay");
+        let replayed = setup.idem.execute_bytes(&request, never).await.unwrap();
+        assert_eq!(replayed, Outcome::Replayed(Bytes::from_static(result)));
+    }
+    let never = |_: &mut _| -> Result<(), _> { panic!("a unit must replay") };
+    let unit = request("unit", "p");
+    assert_eq!(setup.idem.execute(&unit, |_| Ok(())).await.unwrap(), Outcome::Created(()));
+    assert_eq!(setup.idem.execute(&unit, never).await.unwrap(), Outcome::Replayed(()));
+}
+
+/// 11. A result at the size limit is stored; one byte more is refused, and its effect is not committed.
+pub async fn a_result_over_the_limit_is_refused_with_its_effect<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let limit = 1 << 20;
+    let of = |length: usize| {
+        move |tx: &mut <F::Store as idem_core::Store>::Transaction| {
+            add(tx, "count")?;
+            Ok(Bytes::from(vec![b'x'; length]))
+        }
+    };
+    let at = setup.idem.execute_bytes(&request("at", "p"), of(limit)).await.unwrap();
+    assert_eq!(at.result().map(|result| result.len()), Some(limit));
+    let over = setup.idem.execute_bytes(&request("over", "p"), of(limit + 1)).await.unwrap_err();
+    let ErrorKind::ResultTooLarge { length, limit: named } = *over.kind() else {
+        panic!("a result over the limit must be refused as such: {over:?}")
+    };
+    assert_eq!((length, named, over.certainty()), (limit + 1, limit, Certainty::NothingDone));
+    assert_eq!(setup.count("north", "count").await, 1, "the refused effect must not be committed");
+    assert_eq!(setup.idem.receipt(&key("over")).await.unwrap(), None);
+    let narrow = setup.idem.clone().with_result_limit(3);
+    let result = narrow.execute(&request("narrow", "p"), |_| Ok(1234)).await;
+    assert!(matches!(
+        result.unwrap_err().kind(),
+        ErrorKind::ResultTooLarge { length: 4, limit: 3 }
+    ));
+}
+
+/// 12. A stored result that does not decode is an error that says the key is done, and never a new run.
+pub async fn a_result_that_does_not_decode_is_never_a_new_run<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let request = request("a", "p");
+    let text = setup.idem.execute(&request, |_| Ok("text".to_string())).await.unwrap();
+    assert_eq!(text, Outcome::Created("text".to_string()));
+    let number = setup.idem.execute(&request, |tx| add(tx, "count")).await.unwrap_err();
+    assert!(matches!(number.kind(), ErrorKind::ResultUndecodable { length: 6 }), "{number:?}");
+    assert_eq!(number.certainty(), Certainty::Done);
+    assert_eq!(setup.count("north", "count").await, 0);
+    let text = setup.idem.execute(&request, |_| Ok(String::new())).await.unwrap();
+    assert_eq!(text, Outcome::Replayed("text".to_string()));
+}
+
+/// 12. A result that would not read back is refused before the commit.
+pub async fn a_result_that_would_not_read_back_is_refused<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let request = request("a", "p");
+    let error = setup.idem.execute(&request, |tx| add(tx, "count").map(|_| f64::NAN)).await;
+    let error = error.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::ResultUnreadable), "{error:?}");
+    assert_eq!(error.certainty(), Certainty::NothingDone);
+    let error = setup.idem.execute(&request, |tx| add(tx, "count").map(|_| Some(f64::NAN))).await;
+    assert!(matches!(error.unwrap_err().kind(), ErrorKind::ResultUnreadable));
+    assert_eq!(setup.count("north", "count").await, 0);
+    assert_eq!(setup.add(&request, "count").await, Outcome::Created(1));
+}
+
+/// 13. Reading a receipt changes nothing; an unknown key and an expired receipt have none.
+pub async fn reading_a_receipt_changes_nothing<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    assert_eq!(setup.idem.receipt(&key("unknown")).await.unwrap(), None);
+    assert_eq!(setup.add(&request("a", "p"), "count").await, Outcome::Created(1));
+    let first = setup.receipt(&key("a")).await;
+    setup.clock.advance(std::time::Duration::from_millis(59_999));
+    assert_eq!(setup.receipt(&key("a")).await, first);
+    assert_eq!(setup.add(&request("a", "p"), "count").await, Outcome::Replayed(1));
+    setup.clock.advance(std::time::Duration::from_millis(1));
+    assert_eq!(setup.idem.receipt(&key("a")).await.unwrap(), None);
+    assert_eq!(setup.receipts().await, 0, "an expired receipt must not be listed");
+    assert_eq!(setup.add(&request("unknown", "p"), "count").await, Outcome::Created(2));
+}
+
+/// 14. A forgotten key runs again; forgetting what is not there, or has expired, says so.
+pub async fn a_forgotten_key_runs_again<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    assert!(!setup.idem.forget(&key("a")).await.unwrap(), "there is nothing to forget");
+    assert_eq!(setup.add(&request("a", "p"), "count").await, Outcome::Created(1));
+    assert!(setup.idem.forget(&key("a")).await.unwrap());
+    assert_eq!(setup.idem.receipt(&key("a")).await.unwrap(), None);
+    assert!(!setup.idem.forget(&key("a")).await.unwrap(), "it was forgotten already");
+    assert_eq!(setup.add(&request("a", "q"), "count").await, Outcome::Created(2));
+    setup.clock.advance(std::time::Duration::from_secs(60));
+    assert!(!setup.idem.forget(&key("a")).await.unwrap(), "an expired receipt counts as gone");
+}
+
+/// 15. Two keys whose effects count on the same value, in turn: both count.
+pub async fn effects_of_two_keys_on_one_value_both_count<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    for turn in 1..=4 {
+        let name = format!("key-{}-{turn}", if turn % 2 == 0 { "even" } else { "odd" });
+        assert_eq!(setup.add(&request(&name, "p"), "count").await, Outcome::Created(turn));
+    }
+    assert_eq!(setup.count("north", "count").await, 4);
+}
+
+/// 16. An effect reads its own writes and what earlier effects committed, and never another tenant's.
+pub async fn an_effect_reads_its_own_tenants_values_and_its_own_writes<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let write = request("a", "p");
+    let wrote = setup.idem.execute(&write, |tx| {
+        assert_eq!(tx.get(b"x")?, None);
+        tx.put(b"x", b"1")?;
+        assert_eq!(tx.get(b"x")?.as_deref(), Some(&b"1"[..]));
+        tx.put(b"x", b"2")?;
+        tx.put(b"y", b"")?;
+        assert_eq!(tx.get(b"y")?.as_deref(), Some(&b""[..]), "empty is not absent");
+        tx.put(b"z", b"3")?;
+        tx.delete(b"z")?;
+        assert_eq!(tx.get(b"z")?, None);
+        tx.delete(b"never")?;
+        Ok(())
+    });
+    assert_eq!(wrote.await.unwrap(), Outcome::Created(()));
+    let values = |tenant: &str| {
+        let request = request_for(Key::new(tenant, "read", "a").unwrap(), "p");
+        let idem = setup.idem.clone();
+        async move {
+            let read = idem.execute(&request, |tx| {
+                let mut read = Vec::new();
+                for name in [b"x", b"y", b"z"] {
+                    read.push(tx.get(name)?.map(|value| value.to_vec()));
+                }
+                Ok(read)
+            });
+            read.await.unwrap().result().unwrap()
+        }
+    };
+    assert_eq!(values("north").await, [Some(b"2".to_vec()), Some(vec![]), None]);
+    assert_eq!(values("south").await, [None, None, None]);
+    assert_eq!(values("").await, [None, None, None]);
+}

@@ -1,0 +1,10 @@
+//! What every backend of idem must answer.
+
+pub mod cases;
+mod fixture;
+pub mod setup;
+mod suite;
+
+pub use fixture::{Dynamic, Fixture, HostileEffect};
+#[doc(hidden)]
+pub use tokio;

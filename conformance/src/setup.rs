@@ -1,0 +1,137 @@
+//! What every case starts from.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use idem_core::{
+    EffectError, Fingerprint, Idem, Key, ManualClock, Outcome, Receipt, Request, Space, State,
+    Store, Timestamp, Transaction,
+};
+
+use crate::Fixture;
+
+/// When every case begins: an odd millisecond, so that what rounds to seconds shows.
+pub const START: Timestamp = Timestamp::from_millis(1_700_000_000_123);
+
+/// How long a case waits for a real event before it gives up.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A fresh place with a store open on it, and the clock of both.
+pub struct Setup<F: Fixture> {
+    /// The place.
+    pub fixture: F,
+    /// The clock of every handle.
+    pub clock: ManualClock,
+    /// The first handle.
+    pub idem: Idem<F::Store>,
+}
+
+impl<F: Fixture> Setup<F> {
+    /// A fresh place whose clock stands at [`START`].
+    pub async fn new() -> Self {
+        let clock = ManualClock::at(START);
+        let fixture = F::create().await;
+        let idem = Idem::new(fixture.open(clock.clone()).await);
+        Self { fixture, clock, idem }
+    }
+
+    /// Another handle on the same data.
+    pub async fn handle(&self) -> Idem<F::Store> {
+        Idem::new(self.fixture.open(self.clock.clone()).await)
+    }
+
+    /// Runs [`add`] under `request` and returns its outcome.
+    pub async fn add(&self, request: &Request, name: &'static str) -> Outcome<u64> {
+        self.idem.execute(request, move |tx| add(tx, name)).await.expect("nothing fails here")
+    }
+
+    /// The committed count under `name` in the tenant's space; 0 if there is none.
+    pub async fn count(&self, tenant: &str, name: &str) -> u64 {
+        let space = Space::tenant(tenant).expect("a good tenant");
+        count_in(&self.idem, &space, name).await
+    }
+
+    /// The live receipt of a key, which must be there.
+    pub async fn receipt(&self, key: &Key) -> Receipt {
+        let receipt = self.idem.receipt(key).await.expect("reading works");
+        receipt.unwrap_or_else(|| panic!("{key:?} must have a receipt"))
+    }
+
+    /// How many live receipts there are in all.
+    pub async fn receipts(&self) -> usize {
+        receipts(&self.idem).await
+    }
+}
+
+/// The committed count under `name` in `space`; 0 if there is none.
+pub async fn count_in<S: Store>(idem: &Idem<S>, space: &Space, name: &str) -> u64 {
+    let value = idem.value(space, name.as_bytes()).await.expect("reading works");
+    value.map_or(0, |value| parse(&value))
+}
+
+/// How many live receipts a store holds.
+pub async fn receipts<S: Store>(idem: &Idem<S>) -> usize {
+    let (mut count, mut after) = (0, None);
+    loop {
+        let page = idem.list(after.as_ref(), 100).await.expect("listing works");
+        let is_receipt = |state: &State| matches!(state, State::Completed { .. });
+        count += page.records.iter().filter(|(_, record)| is_receipt(&record.state)).count();
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return count,
+        }
+    }
+}
+
+/// The effect that most cases run: adds one to the count under `name`, and returns the new count.
+///
+/// # Errors
+/// The transaction's own.
+pub fn add<Tx: Transaction + ?Sized>(tx: &mut Tx, name: &str) -> Result<u64, EffectError> {
+    let count = tx.get(name.as_bytes())?.map_or(0, |value| parse(&value)) + 1;
+    tx.put(name.as_bytes(), count.to_string().as_bytes())?;
+    Ok(count)
+}
+
+fn parse(value: &[u8]) -> u64 {
+    let text = std::str::from_utf8(value).expect("counts are text");
+    text.parse().expect("counts are numbers")
+}
+
+/// The key `name` of the tenant `north` and the operation `order`.
+pub fn key(name: &str) -> Key {
+    Key::new("north", "order", name).expect("a good key")
+}
+
+/// A request for [`key`] with the fingerprint of `parameters`, retained for a minute.
+pub fn request(name: &str, parameters: &str) -> Request {
+    request_for(key(name), parameters)
+}
+
+/// A request for a key with the fingerprint of `parameters`, retained for a minute.
+pub fn request_for(key: Key, parameters: &str) -> Request {
+    let fingerprint = Fingerprint::of(parameters).expect("text has a fingerprint");
+    Request::new(key).with_fingerprint(fingerprint).retain(Duration::from_secs(60))
+}
+
+/// Counts what an effect cannot roll back: how often it ran.
+#[derive(Clone, Default)]
+pub struct Runs(Arc<AtomicUsize>);
+
+impl Runs {
+    /// Counts one more.
+    pub fn bump(&self) -> usize {
+        self.0.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// How many there were.
+    #[must_use]
+    pub fn get(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,147 @@
+//! Handling each event once.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+
+use super::{Marked, recorder};
+use crate::{
+    EffectError, Error, ErrorKind, Idem, Key, Request, Store, error::BoxError, protocol::Execute,
+    time::BoxFuture,
+};
+
+/// What became of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handled {
+    /// The handler ran, and the event is marked.
+    Ran,
+    /// The event was marked before; nothing ran.
+    Duplicate,
+}
+
+/// Runs a consumer's handler once per event: a duplicate does not run, a success is marked, a failure is
+/// not.
+///
+/// There are two modes. If the handler's effect lies in the store, make the handler
+/// [atomic](Handler::atomic): its writes and the mark are one commit. If it lies outside, use
+/// [`Handler::new`]: the mark follows the success, so a crash between the two, or two deliveries at the
+/// same time, run it twice.
+pub struct Handler<S: Store, M> {
+    idem: Idem<S>,
+    consumer: String,
+    retention: Option<Duration>,
+    mode: Mode<S, M>,
+}
+
+type Outside<M> = Box<dyn Fn(M) -> BoxFuture<Result<(), BoxError>> + Send + Sync>;
+type Inside<S, M> =
+    Arc<dyn Fn(&mut <S as Store>::Transaction, &M) -> Result<(), EffectError> + Send + Sync>;
+
+enum Mode<S: Store, M> {
+    MarkAfter(Outside<M>),
+    Atomic(Inside<S, M>),
+}
+
+impl<S: Store + 'static, M: Send + 'static> Handler<S, M> {
+    /// A handler whose effect lies outside the store: marked after its success.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidKey`] if `consumer` is no good name.
+    pub fn new<F, R, E>(idem: &Idem<S>, consumer: &str, handle: F) -> Result<Self, Error>
+    where
+        F: Fn(M) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<BoxError>,
+    {
+        let handle: Outside<M> = Box::new(move |message| {
+            let running = handle(message);
+            Box::pin(async move { running.await.map_err(Into::into) })
+        });
+        Self::with_mode(idem, consumer, Mode::MarkAfter(handle))
+    }
+
+    /// A handler that writes through the store's transaction: its writes and the mark are one commit.
+    ///
+    /// It must touch nothing but the transaction, as every effect: see [`Idem::execute`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidKey`] if `consumer` is no good name.
+    pub fn atomic<F>(idem: &Idem<S>, consumer: &str, handle: F) -> Result<Self, Error>
+    where
+        F: Fn(&mut S::Transaction, &M) -> Result<(), EffectError> + Send + Sync + 'static,
+    {
+        Self::with_mode(idem, consumer, Mode::Atomic(Arc::new(handle)))
+    }
+
+    fn with_mode(idem: &Idem<S>, consumer: &str, mode: Mode<S, M>) -> Result<Self, Error> {
+        crate::Space::consumer(consumer)?;
+        Ok(Self { idem: idem.clone(), consumer: consumer.to_string(), retention: None, mode })
+    }
+
+    /// How long a mark lives; forever unless told. It must be longer than the queue can deliver again, or
+    /// the event runs twice.
+    #[must_use]
+    pub fn retain(mut self, retention: Duration) -> Self {
+        self.retention = Some(retention);
+        self
+    }
+
+    /// Handles one event.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidKey`] for a bad event id. [`ErrorKind::Handler`] if a handler outside the store
+    /// failed, [`ErrorKind::Effect`] if an atomic one did: the event is not marked and may come again.
+    /// [`ErrorKind::InProgress`] if a live lease holds it. The store's own.
+    ///
+    /// # Cancel safety
+    /// An atomic handler: the event is untouched, or handled and marked. A handler outside the store may
+    /// have run without a mark.
+    pub async fn handle(&self, event_id: &str, message: M) -> Result<Handled, Error> {
+        let key = Key::event(&self.consumer, event_id)?;
+        let request = match self.retention {
+            Some(retention) => Request::new(key).retain(retention),
+            None => Request::new(key).retain_forever(),
+        };
+        match &self.mode {
+            Mode::MarkAfter(handle) => self.handle_then_mark(handle, &request, message).await,
+            Mode::Atomic(handle) => self.handle_and_mark(handle, &request, message).await,
+        }
+    }
+
+    async fn handle_then_mark(
+        &self,
+        handle: &Outside<M>,
+        request: &Request,
+        message: M,
+    ) -> Result<Handled, Error> {
+        // A mark that cannot be made must stop the handler before it runs.
+        request.retention()?;
+        if recorder::is_marked(self.idem.store(), request.key()).await? {
+            return Ok(Handled::Duplicate);
+        }
+        let failed = |error: BoxError| Error::new(ErrorKind::Handler).with_source(error);
+        handle(message).await.map_err(failed)?;
+        // Whoever marked meanwhile ran the handler as well: to this caller it makes no difference.
+        let (Marked::First | Marked::Again) = recorder::mark(self.idem.store(), request).await?;
+        Ok(Handled::Ran)
+    }
+
+    async fn handle_and_mark(
+        &self,
+        handle: &Inside<S, M>,
+        request: &Request,
+        message: M,
+    ) -> Result<Handled, Error> {
+        let handle = Arc::clone(handle);
+        let effect = move |tx: &mut S::Transaction| {
+            handle(tx, &message)?;
+            Ok(Bytes::new())
+        };
+        let step = Execute::new(request, 0, effect)?;
+        let committed = self.idem.transact(request.key(), step).await?;
+        Ok(match recorder::first_or_again(&committed)? {
+            Marked::First => Handled::Ran,
+            Marked::Again => Handled::Duplicate,
+        })
+    }
+}

@@ -1,0 +1,351 @@
+//! One error type: what went wrong, how far it got, and the cause.
+
+use std::{error::Error as StdError, fmt, time::Duration};
+
+use crate::{FingerprintError, Timestamp};
+
+/// Any error, as a source.
+pub type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// What a caller may conclude about its own call.
+///
+/// A retry of the same key is safe in every case: that is what the key is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Certainty {
+    /// The store holds nothing of this call, neither effect nor receipt, and will not later.
+    NothingDone,
+    /// The key is completed: its effect and its receipt are committed.
+    Done,
+    /// The store cannot tell. The same key, asked again, will.
+    Unknown,
+}
+
+/// The part of a key, or the name of a setting, that an error is about.
+pub type Field = &'static str;
+
+/// What went wrong.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A part of a key is not acceptable.
+    InvalidKey {
+        /// Which part.
+        field: Field,
+        /// The length of the value in bytes.
+        length: usize,
+        /// What is wrong with it and what to do.
+        problem: &'static str,
+    },
+    /// A retention, a lease or an interval is zero or too long.
+    InvalidDuration {
+        /// Which setting.
+        field: Field,
+        /// What was asked for.
+        duration: Duration,
+        /// What is wrong with it and what to do.
+        problem: &'static str,
+    },
+    /// The request's parameters have no fingerprint.
+    InvalidFingerprint(FingerprintError),
+    /// A setting of a store, a URL or a call is not acceptable.
+    InvalidSetting {
+        /// Which setting.
+        field: Field,
+        /// What is wrong with it and what to do.
+        problem: String,
+    },
+    /// The effect returned an error; see [`Error::effect_error`].
+    Effect,
+    /// A consumer's handler whose effect lies outside the store failed; the event is not marked.
+    Handler,
+    /// The effect panicked, with this message.
+    Panicked(String),
+    /// The effect's result is longer than the limit.
+    ResultTooLarge {
+        /// Its length in bytes.
+        length: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The effect's result would not read back as what it was.
+    ResultUnreadable,
+    /// The stored result does not decode as the type that was asked for.
+    ResultUndecodable {
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// The effect ended the store's transaction, or tried to; or it left it in a state that cannot commit.
+    TransactionEnded,
+    /// An effect asked its own store for something that its transaction stands in the way of.
+    Reentrant,
+    /// The key is held by a live lease until then.
+    InProgress {
+        /// When the lease ends, unless it is renewed.
+        until: Timestamp,
+    },
+    /// The store was busy for the whole time that it may wait.
+    Busy {
+        /// How long the call waited.
+        waited: Duration,
+    },
+    /// Other callers changed what the effect read, each time it ran.
+    Contended {
+        /// How often the effect ran.
+        attempts: u32,
+    },
+    /// The store has no room left.
+    Full,
+    /// The store was closed.
+    Closed,
+    /// The store cannot be opened.
+    CannotOpen {
+        /// Where it was looked for.
+        location: String,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// The stored tables were made by a newer version of this library.
+    SchemaNewer {
+        /// The version found.
+        found: i64,
+        /// The newest version that this library knows.
+        supported: i64,
+    },
+    /// What is stored cannot be what this library wrote.
+    Damaged {
+        /// What does not make sense.
+        problem: String,
+    },
+    /// The store does not offer what was asked for; see [`crate::Guarantees`].
+    Unsupported(&'static str),
+    /// The store broke a rule of the [`crate::Store`] trait.
+    Contract(&'static str),
+    /// The store failed in a way of its own; the source says how.
+    Store,
+}
+
+/// An error of this library: a kind, a certainty and, where there is one, a source.
+///
+/// The certainty says whether this call took effect; see [`Certainty`].
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    certainty: Certainty,
+    source: Option<BoxError>,
+}
+
+impl Error {
+    /// An error of a call that did nothing.
+    #[must_use]
+    pub fn new(kind: ErrorKind) -> Self {
+        Self(Box::new(Inner { kind, certainty: Certainty::NothingDone, source: None }))
+    }
+
+    /// The same error with its cause.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<BoxError>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// The same error with another certainty.
+    #[must_use]
+    pub fn with_certainty(mut self, certainty: Certainty) -> Self {
+        self.0.certainty = certainty;
+        self
+    }
+
+    /// What went wrong.
+    #[must_use]
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+
+    /// Whether this call took effect.
+    #[must_use]
+    pub fn certainty(&self) -> Certainty {
+        self.0.certainty
+    }
+
+    /// The error that the effect returned, if this is that and it was an `E`.
+    #[must_use]
+    pub fn effect_error<E: StdError + 'static>(&self) -> Option<&E> {
+        match (&self.0.kind, &self.0.source) {
+            (ErrorKind::Effect, Some(source)) => source.downcast_ref(),
+            _ => None,
+        }
+    }
+
+    /// As [`Error::effect_error`], by value.
+    ///
+    /// # Errors
+    /// The error itself, if it is no effect's error or not an `E`.
+    pub fn into_effect_error<E: StdError + 'static>(mut self) -> Result<E, Self> {
+        if !matches!(self.0.kind, ErrorKind::Effect) {
+            return Err(self);
+        }
+        match self.0.source.take().map(|source| source.downcast::<E>()) {
+            Some(Ok(error)) => Ok(*error),
+            Some(Err(source)) => Err(self.with_source(source)),
+            None => Err(self),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0.kind {
+            ErrorKind::InvalidKey { field, length, problem } => {
+                write!(f, "invalid {field} of {length} bytes: {problem}")
+            }
+            ErrorKind::InvalidDuration { field, duration, problem } => {
+                write!(f, "invalid {field} of {duration:?}: {problem}")
+            }
+            ErrorKind::InvalidFingerprint(error) => write!(f, "no fingerprint: {error}"),
+            ErrorKind::InvalidSetting { field, problem } => write!(f, "invalid {field}: {problem}"),
+            ErrorKind::Effect => f.write_str("the effect failed and was rolled back"),
+            ErrorKind::Handler => {
+                f.write_str("the handler failed: the event is not marked and may come again")
+            }
+            ErrorKind::Panicked(message) => {
+                write!(f, "the effect panicked and was rolled back: {message}")
+            }
+            ErrorKind::ResultTooLarge { length, limit } => write!(
+                f,
+                "the effect's result of {length} bytes is over the limit of {limit} bytes: store \
+                 it through the transaction and return a reference to it, or raise the limit"
+            ),
+            ErrorKind::ResultUnreadable => f.write_str(
+                "the effect's result would not read back as what it was: return a value that \
+                 survives JSON",
+            ),
+            ErrorKind::ResultUndecodable { length } => write!(
+                f,
+                "the stored result of {length} bytes does not decode as the type asked for: ask \
+                 for the type that was stored, or read the receipt's bytes"
+            ),
+            ErrorKind::TransactionEnded => f.write_str(
+                "the effect ended the store's transaction, or left it unable to commit: leave \
+                 transaction control to the store",
+            ),
+            ErrorKind::Reentrant => f.write_str(
+                "an effect asked its own store for what its transaction stands in the way of: use \
+                 the transaction, or call before or after the effect",
+            ),
+            ErrorKind::InProgress { until } => {
+                write!(f, "the key is held by a live lease until {until}: ask again then")
+            }
+            ErrorKind::Busy { waited } => {
+                write!(f, "the store was busy for {waited:?}: try again, or raise its timeout")
+            }
+            ErrorKind::Contended { attempts } => write!(
+                f,
+                "other callers changed what the effect read, {attempts} times in a row: try again"
+            ),
+            ErrorKind::Full => f.write_str("the store is full: make room, then try again"),
+            ErrorKind::Closed => f.write_str("the store was closed: open it again"),
+            ErrorKind::CannotOpen { location, problem } => {
+                write!(f, "cannot open {location}: {problem}")
+            }
+            ErrorKind::SchemaNewer { found, supported } => write!(
+                f,
+                "the stored tables have version {found}, this library knows {supported} at most: \
+                 update the library"
+            ),
+            ErrorKind::Damaged { problem } => write!(f, "the stored data is damaged: {problem}"),
+            ErrorKind::Unsupported(what) => write!(f, "this store cannot {what}"),
+            ErrorKind::Contract(rule) => write!(f, "the store broke its contract: {rule}"),
+            ErrorKind::Store => f.write_str("the store failed"),
+        }?;
+        match self.0.certainty {
+            Certainty::NothingDone => Ok(()),
+            Certainty::Done => f.write_str(" (the key is completed)"),
+            Certainty::Unknown => {
+                f.write_str(" (it is unknown whether the key completed: ask the same key again)")
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.0.kind)
+            .field("certainty", &self.0.certainty)
+            .field("source", &self.0.source)
+            .finish()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match (&self.0.source, &self.0.kind) {
+            (Some(source), _) => Some(source.as_ref()),
+            (None, ErrorKind::InvalidFingerprint(error)) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<FingerprintError> for Error {
+    fn from(error: FingerprintError) -> Self {
+        Self::new(ErrorKind::InvalidFingerprint(error))
+    }
+}
+
+/// What an effect fails with: made by `?` from any error.
+///
+/// It is no `std::error::Error` itself, so that it can be made from every one of them. Its own type comes
+/// back to the caller through [`Error::effect_error`].
+#[derive(Debug)]
+pub struct EffectError(BoxError);
+
+impl<E: Into<BoxError>> From<E> for EffectError {
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
+}
+
+impl From<EffectError> for Error {
+    fn from(error: EffectError) -> Self {
+        Self::new(ErrorKind::Effect).with_source(error.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq)]
+    struct Declined(u32);
+
+    impl fmt::Display for Declined {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "declined {}", self.0)
+        }
+    }
+
+    impl StdError for Declined {}
+
+    fn failing() -> Result<(), EffectError> {
+        Err(Declined(7))?;
+        Ok(())
+    }
+
+    #[test]
+    fn an_effects_error_keeps_its_type() {
+        let error = Error::from(failing().unwrap_err());
+        assert_eq!(error.effect_error::<Declined>(), Some(&Declined(7)));
+        assert_eq!(error.certainty(), Certainty::NothingDone);
+        let error = error.into_effect_error::<fmt::Error>().unwrap_err();
+        assert_eq!(error.into_effect_error::<Declined>().unwrap(), Declined(7));
+    }
+
+    #[test]
+    fn a_stores_source_is_no_effects_error() {
+        let error = Error::new(ErrorKind::Store).with_source(Declined(1));
+        assert_eq!(error.effect_error::<Declined>(), None);
+        assert_eq!(error.source().unwrap().to_string(), "declined 1");
+    }
+}

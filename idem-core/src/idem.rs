@@ -1,0 +1,219 @@
+//! The typed front of a store.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    Committed, Cursor, EffectError, Error, ErrorKind, Guarantees, Key, Outcome, Page, Purged,
+    Purger, Receipt, Request, Space, State, Step, Store,
+    decision::is_live,
+    json,
+    protocol::{Execute, Forget, Look},
+};
+
+/// Runs operations so that each takes effect once, over any [`Store`].
+///
+/// A clone is cheap and shares the store. To choose the store at run time, give it an
+/// `Arc<`[`DynStore`](crate::DynStore)`>`.
+#[derive(Debug)]
+pub struct Idem<S> {
+    store: Arc<S>,
+    result_limit: usize,
+}
+
+impl<S> Clone for Idem<S> {
+    fn clone(&self) -> Self {
+        Self { store: Arc::clone(&self.store), result_limit: self.result_limit }
+    }
+}
+
+impl<S: Store> Idem<S> {
+    /// The longest result unless told otherwise: 1 MiB.
+    pub const RESULT_LIMIT: usize = 1 << 20;
+
+    /// A front of `store`.
+    #[must_use]
+    pub fn new(store: S) -> Self {
+        Self { store: Arc::new(store), result_limit: Self::RESULT_LIMIT }
+    }
+
+    /// The same with another limit, in bytes, of what an effect may return.
+    #[must_use]
+    pub fn with_result_limit(mut self, bytes: usize) -> Self {
+        self.result_limit = bytes;
+        self
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// Runs `effect` unless the key is completed, and commits what it wrote together with its result.
+    ///
+    /// The result is stored as JSON, and every later call with the same key and the same fingerprint gets
+    /// it until the receipt expires.
+    ///
+    /// # The effect
+    /// It must touch nothing but its transaction: the store may run it more than once before one run
+    /// commits, and rolls back all but that one; and it may run on another thread. An error or a panic in
+    /// it leaves neither effect nor receipt, and the next call runs. A refusal that must be remembered is
+    /// a result, not an error.
+    ///
+    /// # Errors
+    /// - the effect's own error ([`Error::effect_error`]) or its panic;
+    /// - a retention that is zero or too long, before the effect;
+    /// - a result that is over the limit, or that JSON would not give back, before the commit;
+    /// - a stored result that is no `T`: the key is completed, and nothing runs;
+    /// - the store's own errors; [`Error::certainty`] tells whether the call took effect.
+    ///
+    /// # Cancel safety
+    /// Dropping the future at any point leaves the key untouched or committed.
+    pub async fn execute<T, F>(&self, request: &Request, mut effect: F) -> Result<Outcome<T>, Error>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnMut(&mut S::Transaction) -> Result<T, EffectError> + Send + 'static,
+    {
+        let outcome = self.run(request, move |tx| json::encode(&effect(tx)?)).await?;
+        outcome.try_map(|stored| json::decode(&stored))
+    }
+
+    /// As [`Idem::execute`], with a result of bytes that is stored and replayed as it is.
+    ///
+    /// # Errors
+    /// As [`Idem::execute`], but for what concerns JSON.
+    ///
+    /// # Cancel safety
+    /// As [`Idem::execute`].
+    pub async fn execute_bytes<F>(
+        &self,
+        request: &Request,
+        mut effect: F,
+    ) -> Result<Outcome<Bytes>, Error>
+    where
+        F: FnMut(&mut S::Transaction) -> Result<Bytes, EffectError> + Send + 'static,
+    {
+        self.run(request, move |tx| Ok(effect(tx)?)).await
+    }
+
+    async fn run<F>(&self, request: &Request, effect: F) -> Result<Outcome<Bytes>, Error>
+    where
+        F: FnMut(&mut S::Transaction) -> Result<Bytes, Error> + Send + 'static,
+    {
+        let step = Execute::new(request, self.result_limit, effect)?;
+        let committed = self.transact(request.key(), step).await?;
+        Outcome::of(&committed, request.fingerprint_value())
+    }
+
+    /// The live receipt of a key. Reading changes nothing.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn receipt(&self, key: &Key) -> Result<Option<Receipt>, Error> {
+        let Committed { before, now, .. } = self.transact(key, Look).await?;
+        Ok(before.and_then(|record| Receipt::live(&record, now)))
+    }
+
+    /// Forgets a key, so that the next call runs, and tells whether there was something to forget: a live
+    /// receipt, or the record of an ended lease.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InProgress`] if a live lease holds the key; the store's own.
+    ///
+    /// # Cancel safety
+    /// Dropping the future at any point leaves the key forgotten or untouched.
+    pub async fn forget(&self, key: &Key) -> Result<bool, Error> {
+        let committed = self.transact(key, Forget).await?;
+        let Some(before) = &committed.before else { return Ok(false) };
+        if let Some(until) = Forget::held_until(Some(before), committed.now) {
+            return Err(Error::new(ErrorKind::InProgress { until }));
+        }
+        // An expired receipt counts as gone, purged or not.
+        let is_claim = matches!(before.state, State::Claimed { .. });
+        Ok(is_claim || is_live(before, committed.now))
+    }
+
+    /// A page of at most `limit` keys with what is recorded for them: live receipts, and leases live or
+    /// ended. Pass [`Page::next`] on to go on; a page may hold less than `limit` and still have a next.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidSetting`] for a limit of zero; [`ErrorKind::Unsupported`] if the store cannot
+    /// list; the store's own.
+    pub async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
+        not_zero("limit", limit)?;
+        let mut page = self.store.list(after, limit).await?;
+        let now = page.now;
+        page.records.retain(|(_, record)| {
+            matches!(record.state, State::Claimed { .. }) || is_live(record, now)
+        });
+        Ok(page)
+    }
+
+    /// Removes at most `limit` expired receipts, and ended leases whose retention has passed. Effects stay,
+    /// and no key runs that would not have run without it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidSetting`] for a limit of zero; the store's own.
+    ///
+    /// # Cancel safety
+    /// What was removed until then stays removed.
+    pub async fn purge(&self, limit: usize) -> Result<Purged, Error> {
+        not_zero("limit", limit)?;
+        self.store.purge(limit).await
+    }
+
+    /// Purges every `every`, `limit` records at a time until none is left, until the returned handle is
+    /// dropped.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidDuration`] for an interval of zero, [`ErrorKind::InvalidSetting`] for a limit of
+    /// zero.
+    pub fn spawn_purge(&self, every: Duration, limit: usize) -> Result<Purger, Error>
+    where
+        S: 'static,
+    {
+        not_zero("limit", limit)?;
+        Purger::spawn(Arc::clone(&self.store), every, limit)
+    }
+
+    /// The committed value that effects left under `name` in `space`.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error> {
+        self.store.value(space, name).await
+    }
+
+    /// Waits for what is under way and closes the store, for all who share it.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn close(&self) -> Result<(), Error> {
+        self.store.close().await
+    }
+
+    /// What the store promises.
+    #[must_use]
+    pub fn guarantees(&self) -> Guarantees {
+        self.store.guarantees()
+    }
+
+    pub(crate) async fn transact(
+        &self,
+        key: &Key,
+        step: impl Step<S::Transaction> + 'static,
+    ) -> Result<Committed, Error> {
+        self.store.transact(key, Box::new(step)).await
+    }
+}
+
+fn not_zero(field: &'static str, value: usize) -> Result<(), Error> {
+    if value > 0 {
+        return Ok(());
+    }
+    let problem = "it is zero: give at least one".to_string();
+    Err(Error::new(ErrorKind::InvalidSetting { field, problem }))
+}

@@ -1,0 +1,80 @@
+//! Results as JSON, so that a receipt reads well in the store's own shell.
+
+use bytes::Bytes;
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{Certainty, Error, ErrorKind, fingerprint};
+
+/// Encodes a result, and makes sure that it reads back as what it is.
+///
+/// JSON writes a NaN as null and merges equal members of an object when it is read: such a result is
+/// refused here, before the commit, since every replay would differ from the first answer.
+pub(crate) fn encode<T: Serialize + DeserializeOwned>(result: &T) -> Result<Bytes, Error> {
+    let unreadable = || Error::new(ErrorKind::ResultUnreadable);
+    fingerprint::check(result).map_err(|error| unreadable().with_source(error))?;
+    let text = serde_json::to_vec(result).map_err(|error| unreadable().with_source(error))?;
+    serde_json::from_slice::<T>(&text).map_err(|error| unreadable().with_source(error))?;
+    Ok(text.into())
+}
+
+/// Decodes a stored result.
+pub(crate) fn decode<T: DeserializeOwned>(stored: &Bytes) -> Result<T, Error> {
+    serde_json::from_slice(stored).map_err(|error| {
+        Error::new(ErrorKind::ResultUndecodable { length: stored.len() })
+            .with_certainty(Certainty::Done)
+            .with_source(error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use std::collections::HashMap;
+
+    fn refused<T: Serialize + DeserializeOwned>(result: &T) -> bool {
+        matches!(
+            encode(result).map_err(|e| matches!(e.kind(), ErrorKind::ResultUnreadable)),
+            Err(true)
+        )
+    }
+
+    #[test]
+    fn results_that_json_would_change_are_refused() {
+        assert!(refused(&f64::NAN));
+        assert!(refused(&Some(f64::INFINITY)));
+        assert!(refused(&vec![1.0, f64::NEG_INFINITY]));
+        assert!(refused(&HashMap::from([((1, 2), 3)])));
+
+        #[derive(Serialize, Deserialize)]
+        struct Inner {
+            id: u8,
+        }
+        #[derive(Serialize, Deserialize)]
+        struct Twice {
+            id: u8,
+            #[serde(flatten)]
+            inner: Inner,
+        }
+        assert!(refused(&Twice { id: 1, inner: Inner { id: 2 } }));
+    }
+
+    #[test]
+    fn floats_and_wide_integers_come_back_exactly() {
+        for float in [0.1 + 0.2, f64::MIN_POSITIVE, f64::MAX, -0.0, 5e-324] {
+            let back: f64 = decode(&encode(&float).unwrap()).unwrap();
+            assert_eq!(back.to_bits(), float.to_bits());
+        }
+        for integer in [i128::MIN, -1, 0, i128::from(u64::MAX) + 1, i128::MAX] {
+            assert_eq!(decode::<i128>(&encode(&integer).unwrap()).unwrap(), integer);
+        }
+        assert_eq!(encode(&"a\0b".to_string()).unwrap(), Bytes::from_static(br#""a\u0000b""#));
+    }
+
+    #[test]
+    fn another_type_is_told_that_the_key_is_done() {
+        let error = decode::<u8>(&Bytes::from_static(b"\"text\"")).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::ResultUndecodable { length: 6 }));
+        assert_eq!(error.certainty(), Certainty::Done);
+    }
+}

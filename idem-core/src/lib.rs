@@ -1,0 +1,57 @@
+//! The core of idem: an operation that is retried or delivered many times takes effect once, and every
+//! later caller gets the first result.
+//!
+//! This crate holds what all backends share: the types, the one decision, the steps of the protocol and the
+//! traits. It does no I/O and needs no runtime. To use idem, take the crate `idem-store`, which brings the
+//! backends; to write a backend, implement [`Store`] and run the suite of `idem-conformance` on it.
+//!
+//! As a reader meets them: a [`Request`] has a [`Key`], a [`Fingerprint`] of its parameters and a retention.
+//! [`Idem::execute`] sends it as a [`Step`] to a [`Store`], which reads the key's [`Record`], runs the step
+//! in a [`Transaction`] and commits its [`Change`]. [`judge`] decides what a record allows; the caller gets
+//! an [`Outcome`] or an [`Error`] with its [`Certainty`].
+
+mod decision;
+mod erased;
+mod error;
+mod fingerprint;
+mod guarantees;
+mod idem;
+mod json;
+mod key;
+mod optimistic;
+mod outcome;
+mod overlay;
+mod protocol;
+mod purger;
+mod record;
+mod request;
+mod step;
+mod store;
+mod time;
+mod transaction;
+
+pub mod consumer;
+#[cfg(feature = "tokio")]
+pub mod runtime;
+#[cfg(feature = "test-support")]
+pub mod testing;
+
+pub use crate::{
+    decision::{Verdict, holds, is_live, judge},
+    erased::{DynStore, erase},
+    error::{BoxError, Certainty, EffectError, Error, ErrorKind, Field},
+    fingerprint::{Fingerprint, FingerprintError},
+    guarantees::{ClockSource, Delays, Durability, Guarantees, Sharing},
+    idem::Idem,
+    key::{Key, Kind, Space},
+    optimistic::{Applied, Look, MISREADS, Optimistic, optimistic},
+    outcome::Outcome,
+    overlay::{Overlay, Values},
+    purger::Purger,
+    record::{Receipt, Record, State, Token},
+    request::Request,
+    step::{Change, Committed, Step, run_step},
+    store::{Cursor, Page, Purged, Store},
+    time::{BoxFuture, Clock, ManualClock, Retention, Span, SystemClock, Timestamp},
+    transaction::Transaction,
+};

@@ -1,0 +1,108 @@
+//! The loop of the stores that can only compare and set.
+
+use crate::{Change, Committed, Error, ErrorKind, Key, Record, Step, Timestamp, run_step};
+
+/// How often an effect whose reads were not one state runs before its caller gets
+/// [`ErrorKind::Contended`].
+pub const MISREADS: u32 = 32;
+
+/// What a store that commits by compare-and-set offers to [`optimistic`].
+///
+/// Its atomic section is short and never runs an effect, so that a slow effect, or one that asks its own
+/// store, blocks nobody.
+pub trait Optimistic: Send + Sync {
+    /// What an effect writes through: an [`Overlay`](crate::Overlay), or something over one.
+    type Transaction: Send;
+
+    /// The key's record and the time, the record read first.
+    fn look(&self, key: &Key) -> impl Future<Output = Result<Look, Error>> + Send;
+
+    /// A transaction in which nothing has happened yet.
+    fn begin(&self, key: &Key) -> Self::Transaction;
+
+    /// Commits `change` and the transaction's writes together, if the record and all that the
+    /// transaction read are unchanged. Otherwise does nothing.
+    fn commit(
+        &self,
+        key: &Key,
+        seen: &Look,
+        transaction: &Self::Transaction,
+        change: Change,
+    ) -> impl Future<Output = Result<Applied, Error>> + Send;
+
+    /// Whether the record and all that the transaction read are unchanged, all at one instant.
+    fn is_unchanged(
+        &self,
+        key: &Key,
+        seen: &Look,
+        transaction: &Self::Transaction,
+    ) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    /// Lets others go first after the attempt of that number, from 1, lost its race.
+    fn back_off(&self, attempt: u32) -> impl Future<Output = ()> + Send;
+}
+
+/// What an attempt decides on.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// The key's record.
+    pub record: Option<Record>,
+    /// The time of the attempt.
+    pub now: Timestamp,
+}
+
+/// What became of an attempt to commit.
+#[derive(Debug)]
+pub enum Applied {
+    /// It is committed, and this is the record now.
+    Committed(Option<Record>),
+    /// Something had changed, and nothing was written.
+    Stale,
+}
+
+/// Runs `step` on `key` by compare-and-set: looks, asks, runs on a transaction of its own, commits if
+/// nothing changed, and starts over if something did.
+///
+/// An error or a panic of the step is believed only if what it read was one state.
+///
+/// # Errors
+/// The step's, the store's, or [`ErrorKind::Contended`].
+///
+/// # Cancel safety
+/// As far as the store's `commit` is: nothing else writes.
+pub async fn optimistic<O: Optimistic>(
+    store: &O,
+    key: &Key,
+    mut step: Box<dyn Step<O::Transaction>>,
+) -> Result<Committed, Error> {
+    let mut attempt = 0;
+    let mut misreads = 0;
+    loop {
+        let seen = store.look(key).await?;
+        if !step.proceeds(seen.record.as_ref(), seen.now) {
+            return Ok(Committed::kept(seen.record, seen.now));
+        }
+        let mut transaction = store.begin(key);
+        match run_step(&mut *step, &mut transaction, seen.record.as_ref(), seen.now) {
+            Ok(change) => {
+                let applied = store.commit(key, &seen, &transaction, change).await?;
+                if let Applied::Committed(after) = applied {
+                    let Look { record: before, now } = seen;
+                    return Ok(Committed { ran: true, before, after, now });
+                }
+            }
+            Err(error) => {
+                if store.is_unchanged(key, &seen, &transaction).await? {
+                    return Err(error);
+                }
+                misreads += 1;
+                if misreads >= MISREADS {
+                    let kind = ErrorKind::Contended { attempts: misreads };
+                    return Err(Error::new(kind).with_source(error));
+                }
+            }
+        }
+        attempt += 1;
+        store.back_off(attempt).await;
+    }
+}

@@ -1,0 +1,137 @@
+//! The steps of the protocol, written once for every store.
+
+use std::marker::PhantomData;
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use crate::{
+    Change, Error, ErrorKind, Fingerprint, Record, Request, Retention, Step, Timestamp,
+    decision::{Verdict, is_live, judge},
+};
+
+/// Runs an effect and completes the key with its result.
+pub(crate) struct Execute<Tx: ?Sized, F> {
+    wanted: Wanted,
+    result_limit: usize,
+    effect: F,
+    transaction: PhantomData<fn(&mut Tx)>,
+}
+
+impl<Tx: ?Sized, F> Execute<Tx, F>
+where
+    F: FnMut(&mut Tx) -> Result<Bytes, Error> + Send,
+{
+    pub(crate) fn new(request: &Request, result_limit: usize, effect: F) -> Result<Self, Error> {
+        let wanted = Wanted::by(request)?;
+        Ok(Self { wanted, result_limit, effect, transaction: PhantomData })
+    }
+}
+
+impl<Tx: ?Sized, F> Step<Tx> for Execute<Tx, F>
+where
+    F: FnMut(&mut Tx) -> Result<Bytes, Error> + Send,
+{
+    fn proceeds(&self, record: Option<&Record>, now: Timestamp) -> bool {
+        self.wanted.is_free(record, now)
+    }
+
+    fn run(&mut self, tx: &mut Tx, _: Option<&Record>, now: Timestamp) -> Result<Change, Error> {
+        // What cannot be stamped must not run.
+        self.wanted.retention.expires_at(now)?;
+        let result = (self.effect)(tx)?;
+        if result.len() > self.result_limit {
+            let (length, limit) = (result.len(), self.result_limit);
+            return Err(Error::new(ErrorKind::ResultTooLarge { length, limit }));
+        }
+        Ok(self.wanted.complete(result))
+    }
+}
+
+/// Completes an event's key without an effect.
+pub(crate) struct Mark(Wanted);
+
+impl Mark {
+    pub(crate) fn new(request: &Request) -> Result<Self, Error> {
+        Wanted::by(request).map(Self)
+    }
+}
+
+impl<Tx: ?Sized> Step<Tx> for Mark {
+    fn proceeds(&self, record: Option<&Record>, now: Timestamp) -> bool {
+        self.0.is_free(record, now)
+    }
+
+    fn effectless(&self) -> bool {
+        true
+    }
+
+    fn run(&mut self, _: &mut Tx, _: Option<&Record>, _: Timestamp) -> Result<Change, Error> {
+        Ok(self.0.complete(Bytes::new()))
+    }
+}
+
+/// What a step that wants a free key brings.
+struct Wanted {
+    fingerprint: Option<Fingerprint>,
+    retention: Retention,
+    // One for the call, however often the step runs; made when first needed, since a replay needs none.
+    attempt: Option<Uuid>,
+}
+
+impl Wanted {
+    fn by(request: &Request) -> Result<Self, Error> {
+        let fingerprint = request.fingerprint_value().copied();
+        Ok(Self { fingerprint, retention: request.retention()?, attempt: None })
+    }
+
+    fn is_free(&self, record: Option<&Record>, now: Timestamp) -> bool {
+        judge(record, self.fingerprint.as_ref(), now) == Verdict::Run
+    }
+
+    fn complete(&mut self, result: Bytes) -> Change {
+        let attempt = *self.attempt.get_or_insert_with(Uuid::new_v4);
+        let (fingerprint, retention) = (self.fingerprint, self.retention);
+        Change::Complete { fingerprint, attempt, result, retention }
+    }
+}
+
+/// Reads, and never runs.
+pub(crate) struct Look;
+
+impl<Tx: ?Sized> Step<Tx> for Look {
+    fn proceeds(&self, _: Option<&Record>, _: Timestamp) -> bool {
+        false
+    }
+
+    fn run(&mut self, _: &mut Tx, _: Option<&Record>, _: Timestamp) -> Result<Change, Error> {
+        Ok(Change::Keep)
+    }
+}
+
+/// Removes what is recorded for the key, unless it is a live lease.
+pub(crate) struct Forget;
+
+impl Forget {
+    /// Until when a live lease stands in the way.
+    pub(crate) fn held_until(record: Option<&Record>, now: Timestamp) -> Option<Timestamp> {
+        record.filter(|record| is_live(record, now)).and_then(|record| match record.state {
+            crate::State::Claimed { until, .. } => Some(until),
+            crate::State::Completed { .. } => None,
+        })
+    }
+}
+
+impl<Tx: ?Sized> Step<Tx> for Forget {
+    fn proceeds(&self, record: Option<&Record>, now: Timestamp) -> bool {
+        record.is_some() && Self::held_until(record, now).is_none()
+    }
+
+    fn effectless(&self) -> bool {
+        true
+    }
+
+    fn run(&mut self, _: &mut Tx, _: Option<&Record>, _: Timestamp) -> Result<Change, Error> {
+        Ok(Change::Remove)
+    }
+}

@@ -1,0 +1,119 @@
+//! Purging now and then, in the background.
+
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Poll, Waker},
+    time::Duration,
+};
+
+use crate::{Error, Span, Store};
+
+/// A background purge; dropping it ends the purging. Made by [`Idem::spawn_purge`](crate::Idem::spawn_purge).
+#[derive(Debug)]
+#[must_use = "dropping the handle ends the purging"]
+pub struct Purger(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    removed: AtomicU64,
+    failures: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stopped: bool,
+    sleeper: Option<Waker>,
+    last_error: Option<Arc<Error>>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change of the state is a single assignment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Purger {
+    pub(crate) fn spawn<S: Store + 'static>(
+        store: Arc<S>,
+        every: Duration,
+        limit: usize,
+    ) -> Result<Self, Error> {
+        Span::new("interval", every)?;
+        let shared = Arc::new(Shared::default());
+        let task = run(Arc::clone(&store), Arc::clone(&shared), every, limit);
+        store.detach(Box::pin(task));
+        Ok(Self(shared))
+    }
+
+    /// How many records it has removed.
+    #[must_use]
+    pub fn removed(&self) -> u64 {
+        self.0.removed.load(Ordering::Relaxed)
+    }
+
+    /// How many purges have failed; each is tried again at the next interval.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.0.failures.load(Ordering::Relaxed)
+    }
+
+    /// What the last failure was.
+    #[must_use]
+    pub fn last_error(&self) -> Option<Arc<Error>> {
+        self.0.state().last_error.clone()
+    }
+}
+
+impl Drop for Purger {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.stopped = true;
+        let sleeper = state.sleeper.take();
+        drop(state);
+        if let Some(sleeper) = sleeper {
+            sleeper.wake();
+        }
+    }
+}
+
+async fn run<S: Store>(store: Arc<S>, shared: Arc<Shared>, every: Duration, limit: usize) {
+    while sleep_unless_stopped(&*store, &shared, every).await {
+        loop {
+            match store.purge(limit).await {
+                Ok(purged) => {
+                    shared.removed.fetch_add(purged.removed as u64, Ordering::Relaxed);
+                    if !purged.more || shared.state().stopped {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    shared.state().last_error = Some(Arc::new(error));
+                    shared.failures.fetch_add(1, Ordering::Relaxed);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Sleeps, and tells whether to go on.
+async fn sleep_unless_stopped<S: Store>(store: &S, shared: &Shared, every: Duration) -> bool {
+    let mut sleep = pin!(store.sleep(every));
+    poll_fn(|context| {
+        let mut state = shared.state();
+        if state.stopped {
+            return Poll::Ready(false);
+        }
+        state.sleeper = Some(context.waker().clone());
+        drop(state);
+        sleep.as_mut().poll(context).map(|()| true)
+    })
+    .await
+}

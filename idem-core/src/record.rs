@@ -1,0 +1,216 @@
+//! What a store keeps for a key.
+
+use std::fmt;
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use crate::{Fingerprint, Timestamp};
+
+/// A fencing token: it grows with every lease of a key and never goes back, below 2^63.
+///
+/// Hand it to whatever the lease protects, which refuses a token smaller than one it has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(u64);
+
+impl Token {
+    /// The largest token.
+    pub const MAX: Self = Self(i64::MAX as u64);
+
+    /// The token of that number; none if it is not below 2^63.
+    #[must_use]
+    pub const fn from_u64(token: u64) -> Option<Self> {
+        if token <= Self::MAX.0 { Some(Self(token)) } else { None }
+    }
+
+    /// The token as a number.
+    #[must_use]
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+
+    /// The token after `last`: one more, or the time in microseconds if that is more.
+    ///
+    /// The time keeps tokens growing if a store lost the last one that it gave out.
+    #[must_use]
+    pub fn next(last: Option<Self>, now: Timestamp) -> Self {
+        let after = last.map_or(0, |last| last.0.saturating_add(1));
+        let micros = u64::try_from(now.as_millis().saturating_mul(1000)).unwrap_or(0);
+        Self(after.max(micros).min(Self::MAX.0))
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What a store keeps for a key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Identifies the request's parameters; absent equals only absent.
+    pub fingerprint: Option<Fingerprint>,
+    /// Identifies the call that wrote this, so that a caller whose reply was lost finds its own.
+    pub attempt: Uuid,
+    /// When the run, or the claim, started.
+    pub created_at: Timestamp,
+    /// How far it got.
+    pub state: State,
+}
+
+/// How far the action of a key got.
+#[derive(Clone, PartialEq, Eq)]
+pub enum State {
+    /// Held for an effect outside the store.
+    Claimed {
+        /// The fencing token of the lease.
+        token: Token,
+        /// When the lease ends.
+        until: Timestamp,
+        /// When the record of an ended lease may go; none for never.
+        keep_until: Option<Timestamp>,
+    },
+    /// Completed with this result.
+    Completed {
+        /// What the effect returned.
+        result: Bytes,
+        /// When the receipt expires; none for never.
+        expires_at: Option<Timestamp>,
+    },
+}
+
+impl Record {
+    /// From when on purging may remove this record; none for never.
+    ///
+    /// A lease that was renewed past its retention stays until its end.
+    #[must_use]
+    pub fn purge_at(&self) -> Option<Timestamp> {
+        match self.state {
+            State::Claimed { until, keep_until, .. } => keep_until.map(|keep| keep.max(until)),
+            State::Completed { expires_at, .. } => expires_at,
+        }
+    }
+
+    /// Whether purging at `now` removes this record.
+    #[must_use]
+    pub fn is_purgeable(&self, now: Timestamp) -> bool {
+        self.purge_at().is_some_and(|at| at <= now)
+    }
+}
+
+// Results and fingerprints may be secrets: neither belongs in a log.
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Record")
+            .field("attempt", &self.attempt)
+            .field("created_at", &self.created_at)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Claimed { token, until, keep_until } => f
+                .debug_struct("Claimed")
+                .field("token", token)
+                .field("until", until)
+                .field("keep_until", keep_until)
+                .finish(),
+            Self::Completed { result, expires_at } => f
+                .debug_struct("Completed")
+                .field("result", &format_args!("{} bytes", result.len()))
+                .field("expires_at", expires_at)
+                .finish(),
+        }
+    }
+}
+
+/// The stored proof that a key completed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Receipt {
+    /// Identifies the request's parameters.
+    pub fingerprint: Option<Fingerprint>,
+    /// What the effect returned; JSON if it came through [`crate::Idem::execute`].
+    pub result: Bytes,
+    /// When the run started.
+    pub created_at: Timestamp,
+    /// When the receipt expires; none for never.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl Receipt {
+    /// The receipt in `record`, if it is a completed one that is live at `now`.
+    #[must_use]
+    pub fn live(record: &Record, now: Timestamp) -> Option<Self> {
+        match &record.state {
+            State::Completed { result, expires_at } if !record.is_purgeable(now) => Some(Self {
+                fingerprint: record.fingerprint,
+                result: result.clone(),
+                created_at: record.created_at,
+                expires_at: *expires_at,
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Debug for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receipt")
+            .field("result", &format_args!("{} bytes", self.result.len()))
+            .field("created_at", &self.created_at)
+            .field("expires_at", &self.expires_at)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    #[test]
+    fn tokens_grow_by_one_or_by_the_clock() {
+        let token = |token| Token::from_u64(token);
+        assert_eq!(Token::next(None, at(-5)), token(0).unwrap());
+        assert_eq!(Token::next(token(7), at(0)), token(8).unwrap());
+        assert_eq!(Token::next(token(7), at(1)), token(1000).unwrap());
+        assert_eq!(Token::next(token(5000), at(1)), token(5001).unwrap());
+        assert_eq!(Token::next(token(1), at(i64::MAX)), Token::MAX);
+        assert_eq!(token(1 << 63), None);
+        assert_eq!(token((1 << 63) - 1), Some(Token::MAX));
+    }
+
+    #[test]
+    fn a_claim_may_go_when_both_its_lease_and_its_retention_have_passed() {
+        let claim = |until, keep_until| Record {
+            fingerprint: None,
+            attempt: Uuid::nil(),
+            created_at: at(0),
+            state: State::Claimed { token: Token(1), until: at(until), keep_until },
+        };
+        assert_eq!(claim(10, Some(at(20))).purge_at(), Some(at(20)));
+        assert_eq!(claim(30, Some(at(20))).purge_at(), Some(at(30)));
+        assert_eq!(claim(10, None).purge_at(), None);
+        assert!(!claim(10, Some(at(20))).is_purgeable(at(19)));
+        assert!(claim(10, Some(at(20))).is_purgeable(at(20)));
+    }
+
+    #[test]
+    fn debug_output_holds_no_result() {
+        let record = Record {
+            fingerprint: None,
+            attempt: Uuid::nil(),
+            created_at: at(0),
+            state: State::Completed { result: Bytes::from_static(b"secret"), expires_at: None },
+        };
+        let receipt = Receipt::live(&record, at(0)).unwrap();
+        assert!(!format!("{record:?}{receipt:?}").contains("secret"));
+    }
+}

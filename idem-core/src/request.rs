@@ -1,0 +1,92 @@
+//! What a caller asks for.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::{Error, Fingerprint, Key, Retention, Span};
+
+/// One call of one logical action: its key, what identifies its parameters, and how long its receipt lives.
+///
+/// ```
+/// # fn main() -> Result<(), idem_core::Error> {
+/// use idem_core::{Key, Request};
+/// use std::time::Duration;
+/// let request = Request::new(Key::new("north", "web-order", "intent-a")?)
+///     .fingerprint(&("article-7", 3))?
+///     .retain(Duration::from_secs(60));
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a request does nothing until it is executed"]
+pub struct Request {
+    key: Key,
+    fingerprint: Option<Fingerprint>,
+    retention: Asked,
+}
+
+/// A retention as it was asked for; checked when the request is used, so that building one cannot fail.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Checked(Retention),
+    Unchecked(Duration),
+}
+
+impl Request {
+    /// A request for `key`, without a fingerprint, whose receipt lives 24 hours.
+    pub fn new(key: Key) -> Self {
+        Self { key, fingerprint: None, retention: Asked::Checked(Retention::DEFAULT) }
+    }
+
+    /// Identifies the request's parameters, so that the same key with others is a conflict.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidFingerprint`](crate::ErrorKind::InvalidFingerprint) if they have none; see
+    /// [`Fingerprint::of`].
+    pub fn fingerprint<T: Serialize + ?Sized>(self, parameters: &T) -> Result<Self, Error> {
+        Ok(self.with_fingerprint(Fingerprint::of(parameters)?))
+    }
+
+    /// As [`Request::fingerprint`], from a fingerprint that the caller made.
+    pub fn with_fingerprint(mut self, fingerprint: Fingerprint) -> Self {
+        self.fingerprint = Some(fingerprint);
+        self
+    }
+
+    /// How long the receipt lives, counted from the start of the run, in whole milliseconds (rounded up).
+    ///
+    /// Zero, or more than the clock can hold, is refused when the request is used, before the effect.
+    pub fn retain(mut self, retention: Duration) -> Self {
+        self.retention = Asked::Unchecked(retention);
+        self
+    }
+
+    /// The receipt lives until it is forgotten.
+    pub fn retain_forever(mut self) -> Self {
+        self.retention = Asked::Checked(Retention::Forever);
+        self
+    }
+
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// What identifies the parameters, if anything does.
+    #[must_use]
+    pub fn fingerprint_value(&self) -> Option<&Fingerprint> {
+        self.fingerprint.as_ref()
+    }
+
+    /// How long the receipt lives.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidDuration`](crate::ErrorKind::InvalidDuration) if it is zero or too long.
+    pub fn retention(&self) -> Result<Retention, Error> {
+        match self.retention {
+            Asked::Checked(retention) => Ok(retention),
+            Asked::Unchecked(retention) => Span::new("retention", retention).map(Retention::For),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The unit that a store runs: one step on one key in one transaction.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use crate::{Error, ErrorKind, Fingerprint, Record, Retention, Span, State, Timestamp, Token};
+
+/// One step of the protocol on one key.
+///
+/// The steps are core's; a store runs them and knows nothing of what they mean.
+pub trait Step<Tx: ?Sized>: Send {
+    /// Whether there is anything to run, given the record. Pure.
+    ///
+    /// A store may ask this on a cheap snapshot: if the answer is no, there is nothing to write, and that
+    /// record and time are the step's outcome.
+    fn proceeds(&self, record: Option<&Record>, now: Timestamp) -> bool;
+
+    /// Whether the step never touches its transaction. A store may then skip what serves effects only.
+    fn effectless(&self) -> bool {
+        false
+    }
+
+    /// Runs inside the transaction, on the record that [`Step::proceeds`] accepted.
+    ///
+    /// It may run again if the store has to retry; only the last run counts. Stores call it through
+    /// [`run_step`].
+    ///
+    /// # Errors
+    /// Then nothing of the step may be kept.
+    fn run(
+        &mut self,
+        tx: &mut Tx,
+        record: Option<&Record>,
+        now: Timestamp,
+    ) -> Result<Change, Error>;
+}
+
+/// Runs a step and turns its panic into an error, so that no store has to.
+///
+/// # Errors
+/// What the step returned, or [`ErrorKind::Panicked`].
+pub fn run_step<Tx: ?Sized>(
+    step: &mut dyn Step<Tx>,
+    tx: &mut Tx,
+    record: Option<&Record>,
+    now: Timestamp,
+) -> Result<Change, Error> {
+    // The transaction is rolled back on a panic, and the step does not run again.
+    let run = AssertUnwindSafe(|| step.run(tx, record, now));
+    catch_unwind(run)
+        .unwrap_or_else(|payload| Err(Error::new(ErrorKind::Panicked(panic_message(payload)))))
+}
+
+fn panic_message(payload: Box<dyn Any + Send>) -> String {
+    let payload = match payload.downcast::<&str>() {
+        Ok(message) => return (*message).to_string(),
+        Err(payload) => payload,
+    };
+    match payload.downcast::<String>() {
+        Ok(message) => *message,
+        Err(payload) => {
+            // Its destructor is the effect's code and may panic in turn.
+            std::mem::forget(payload);
+            "no message".to_string()
+        }
+    }
+}
+
+/// What a step asks its store to write. Times and tokens are filled in by [`Change::stamp`].
+#[derive(Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Leave the record as it is.
+    Keep,
+    /// Remove the record.
+    Remove,
+    /// Hold the key.
+    Claim {
+        /// Identifies the request's parameters.
+        fingerprint: Option<Fingerprint>,
+        /// Identifies the call.
+        attempt: Uuid,
+        /// How long, from now.
+        lease: Span,
+        /// How long the record stays, from now, if the lease ends without an answer.
+        retention: Retention,
+    },
+    /// Move the end of the lease.
+    Extend {
+        /// How far, from now.
+        lease: Span,
+    },
+    /// Complete the key.
+    Complete {
+        /// Identifies the request's parameters.
+        fingerprint: Option<Fingerprint>,
+        /// Identifies the call.
+        attempt: Uuid,
+        /// What every later caller gets.
+        result: Bytes,
+        /// How long the receipt lives, from now.
+        retention: Retention,
+    },
+}
+
+impl Change {
+    /// The record after this change. Pure, but for `token`, which a store allocates as part of its commit.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidDuration`] if an end is beyond what a timestamp can hold.
+    pub fn stamp(
+        self,
+        before: Option<&Record>,
+        now: Timestamp,
+        token: impl FnOnce() -> Result<Token, Error>,
+    ) -> Result<Option<Record>, Error> {
+        Ok(match self {
+            Self::Keep => before.cloned(),
+            Self::Remove => None,
+            Self::Claim { fingerprint, attempt, lease, retention } => {
+                let until = lease.ends_at("lease", now)?;
+                let keep_until = retention.expires_at(now)?;
+                let state = State::Claimed { token: token()?, until, keep_until };
+                Some(Record { fingerprint, attempt, created_at: now, state })
+            }
+            Self::Extend { lease } => {
+                let mut record = before.cloned();
+                if let Some(Record { state: State::Claimed { until, .. }, .. }) = &mut record {
+                    *until = lease.ends_at("lease", now)?;
+                }
+                record
+            }
+            Self::Complete { fingerprint, attempt, result, retention } => {
+                let state = State::Completed { result, expires_at: retention.expires_at(now)? };
+                Some(Record { fingerprint, attempt, created_at: now, state })
+            }
+        })
+    }
+}
+
+/// What a store reports of a step: facts, no protocol.
+#[derive(Clone, Debug)]
+pub struct Committed {
+    /// Whether the step ran, and what it asked for is committed.
+    pub ran: bool,
+    /// The record that the step saw.
+    pub before: Option<Record>,
+    /// The record afterwards.
+    pub after: Option<Record>,
+    /// The time that decided.
+    pub now: Timestamp,
+}
+
+impl Committed {
+    /// The report of a step that did not proceed on this record.
+    #[must_use]
+    pub fn kept(record: Option<Record>, now: Timestamp) -> Self {
+        Self { ran: false, before: record.clone(), after: record, now }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    fn span(millis: u64) -> Span {
+        Span::new("lease", Duration::from_millis(millis)).unwrap()
+    }
+
+    fn no_token() -> Result<Token, Error> {
+        panic!("only a claim takes a token")
+    }
+
+    fn claim() -> Change {
+        Change::Claim {
+            fingerprint: Some(Fingerprint::of_bytes("a")),
+            attempt: Uuid::from_u128(1),
+            lease: span(10),
+            retention: Retention::For(span(100)),
+        }
+    }
+
+    fn complete(retention: Retention) -> Change {
+        Change::Complete {
+            fingerprint: Some(Fingerprint::of_bytes("a")),
+            attempt: Uuid::from_u128(2),
+            result: Bytes::from_static(b"r"),
+            retention,
+        }
+    }
+
+    #[test]
+    fn a_claim_gets_its_token_and_both_ends() {
+        let token = Token::from_u64(3).unwrap();
+        let record = claim().stamp(None, at(5), || Ok(token)).unwrap().unwrap();
+        assert_eq!(record.created_at, at(5));
+        assert_eq!(record.attempt, Uuid::from_u128(1));
+        assert_eq!(record.fingerprint, Some(Fingerprint::of_bytes("a")));
+        let (until, keep_until) = (at(15), Some(at(105)));
+        assert_eq!(record.state, State::Claimed { token, until, keep_until });
+    }
+
+    #[test]
+    fn a_completion_replaces_the_record_and_counts_from_now() {
+        let before = claim().stamp(None, at(5), || Ok(Token::MAX)).unwrap();
+        let change = complete(Retention::For(span(60)));
+        let record = change.stamp(before.as_ref(), at(40), no_token).unwrap().unwrap();
+        assert_eq!((record.created_at, record.attempt), (at(40), Uuid::from_u128(2)));
+        let (result, expires_at) = (Bytes::from_static(b"r"), Some(at(100)));
+        assert_eq!(record.state, State::Completed { result, expires_at });
+        let record = complete(Retention::Forever).stamp(None, at(40), no_token).unwrap().unwrap();
+        assert_eq!(record.purge_at(), None);
+    }
+
+    #[test]
+    fn extending_moves_only_the_leases_end() {
+        let before = claim().stamp(None, at(5), || Ok(Token::MAX)).unwrap();
+        let change = Change::Extend { lease: span(50) };
+        let after = change.stamp(before.as_ref(), at(7), no_token).unwrap().unwrap();
+        let (token, keep_until) = (Token::MAX, Some(at(105)));
+        assert_eq!(after.state, State::Claimed { token, until: at(57), keep_until });
+        assert_eq!(after.created_at, at(5));
+    }
+
+    #[test]
+    fn keeping_and_removing() {
+        let before = claim().stamp(None, at(5), || Ok(Token::MAX)).unwrap();
+        assert_eq!(Change::Keep.stamp(before.as_ref(), at(9), no_token).unwrap(), before);
+        assert_eq!(Change::Remove.stamp(before.as_ref(), at(9), no_token).unwrap(), None);
+    }
+
+    #[test]
+    fn an_end_beyond_time_is_refused_without_a_token() {
+        assert!(claim().stamp(None, at(i64::MAX), no_token).is_err());
+        let change = complete(Retention::For(span(1)));
+        assert!(change.stamp(None, at(i64::MAX), no_token).is_err());
+    }
+
+    struct Panics;
+
+    impl Step<()> for Panics {
+        fn proceeds(&self, _: Option<&Record>, _: Timestamp) -> bool {
+            true
+        }
+
+        fn run(&mut self, _: &mut (), _: Option<&Record>, _: Timestamp) -> Result<Change, Error> {
+            panic!("number {}", 7)
+        }
+    }
+
+    #[test]
+    fn a_panic_becomes_an_error_with_its_message() {
+        let result = run_step(&mut Panics, &mut (), None, at(0));
+        let Err(error) = result else { panic!("the step panicked") };
+        assert!(matches!(error.kind(), ErrorKind::Panicked(message) if message == "number 7"));
+    }
+}

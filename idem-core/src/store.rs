@@ -1,0 +1,148 @@
+//! What a backend implements.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::{Committed, Error, Guarantees, Key, Record, Space, Step, Transaction, time::BoxFuture};
+
+/// A place that keeps records and effects, and runs one step on one key in one serialisable transaction.
+///
+/// A store knows how to transact and nothing of the protocol: what a step means, what a record allows and
+/// what a caller is told is core's. It keeps four promises:
+///
+/// - The step's record and all that it wrote through its transaction are committed together or not at all:
+///   under an error, a panic, a dropped future, a kill, a full disk, a lost connection.
+/// - [`Committed`] means committed, as durably as [`Guarantees::durability`] says; and a record that it
+///   shows is as durable as that.
+/// - Steps on one key, and steps that read or write the same value, happen one after the other as far as
+///   anybody can tell. A step is asked [`Step::proceeds`] and run on the record that its change replaces.
+/// - Dropping the future of a call leaves its key untouched or committed.
+///
+/// # How to write one
+///
+/// A store that can lock takes its write lock, reads the record and the time, asks the step, runs it by
+/// [`run_step`](crate::run_step), stamps its change by [`Change::stamp`](crate::Change::stamp), writes and
+/// commits. A store that can only compare and set implements [`Optimistic`](crate::Optimistic) and calls
+/// [`optimistic`](crate::optimistic). Then it passes the suite of the crate `idem-conformance`.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// What an effect writes through: portable by its trait, native by its own methods.
+    type Transaction: Transaction + ?Sized + 'static;
+
+    /// Runs `step` on `key` in one transaction.
+    ///
+    /// # Errors
+    /// The step's own error, with nothing kept; or the store's, with what is certain about it.
+    ///
+    /// # Cancel safety
+    /// Dropping the future at any point leaves the key untouched or committed.
+    async fn transact(
+        &self,
+        key: &Key,
+        step: Box<dyn Step<Self::Transaction>>,
+    ) -> Result<Committed, Error>;
+
+    /// Removes at most `limit` records that [`Record::is_purgeable`]. Effects stay.
+    ///
+    /// # Errors
+    /// The store's own. What was removed until then stays removed.
+    async fn purge(&self, limit: usize) -> Result<Purged, Error>;
+
+    /// The committed value under `name` in `space`.
+    ///
+    /// # Errors
+    /// The store's own.
+    async fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error>;
+
+    /// A page of at most `limit` records, in no promised order.
+    ///
+    /// Following [`Page::next`] to its end shows every record that was there all along; what comes, goes
+    /// or changes meanwhile may show or not.
+    ///
+    /// # Errors
+    /// The store's own; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if it cannot list.
+    async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error>;
+
+    /// Waits for what is under way, then lets go of the engine. Later calls, through whichever handle,
+    /// fail with [`ErrorKind::Closed`](crate::ErrorKind::Closed). Closing twice is harmless.
+    ///
+    /// # Errors
+    /// The engine's own; the store is closed all the same.
+    async fn close(&self) -> Result<(), Error>;
+
+    /// What this store promises, and what it does not.
+    fn guarantees(&self) -> Guarantees;
+
+    /// Runs a task on its own, as far as the process goes on.
+    fn detach(&self, task: BoxFuture<()>);
+
+    /// Ends when the store's clock has moved on by `duration`.
+    async fn sleep(&self, duration: Duration);
+}
+
+/// How much a purge removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Purged {
+    /// Records removed.
+    pub removed: usize,
+    /// Whether the limit ended it, so that there may be more to remove.
+    pub more: bool,
+}
+
+/// Where a listing goes on; opaque, and good for the store that made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor(pub Bytes);
+
+/// A part of a listing.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// Keys and what is recorded for them.
+    pub records: Vec<(Key, Record)>,
+    /// Where to go on; none at the end.
+    pub next: Option<Cursor>,
+    /// The time that the page was made at.
+    pub now: crate::Timestamp,
+}
+
+#[async_trait]
+impl<S: Store + ?Sized> Store for Arc<S> {
+    type Transaction = S::Transaction;
+
+    async fn transact(
+        &self,
+        key: &Key,
+        step: Box<dyn Step<Self::Transaction>>,
+    ) -> Result<Committed, Error> {
+        (**self).transact(key, step).await
+    }
+
+    async fn purge(&self, limit: usize) -> Result<Purged, Error> {
+        (**self).purge(limit).await
+    }
+
+    async fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error> {
+        (**self).value(space, name).await
+    }
+
+    async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
+        (**self).list(after, limit).await
+    }
+
+    async fn close(&self) -> Result<(), Error> {
+        (**self).close().await
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        (**self).guarantees()
+    }
+
+    fn detach(&self, task: BoxFuture<()>) {
+        (**self).detach(task);
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        (**self).sleep(duration).await;
+    }
+}

@@ -1,0 +1,31 @@
+//! The in-memory store of idem: for tests and single processes.
+//!
+//! Nothing survives the process. A clone shares the data, and all clones together are one store. An effect
+//! runs on an overlay, outside every lock: a slow effect, or one that asks its own store, delays nobody, and
+//! an effect whose reads were overtaken runs again.
+//!
+//! A store can be bounded by [`MemoryStore::with_capacity`]: it then refuses what does not fit, after
+//! removing what has expired, and never evicts what is live.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), idem_core::Error> {
+//! use idem_core::{Idem, Key, Outcome, Request, Transaction};
+//! let idem = Idem::new(idem_memory::MemoryStore::new());
+//! let request = Request::new(Key::new("north", "sign-up", "intent-a")?);
+//! for expected in [Outcome::Created(1), Outcome::Replayed(1)] {
+//!     let outcome = idem
+//!         .execute(&request, |tx| {
+//!             tx.put(b"signed-up", b"yes")?;
+//!             Ok(1)
+//!         })
+//!         .await?;
+//!     assert_eq!(outcome, expected);
+//! }
+//! # Ok(()) }
+//! ```
+
+mod shards;
+mod store;
+
+pub use store::MemoryStore;

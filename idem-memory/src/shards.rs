@@ -1,0 +1,234 @@
+//! The data: maps in shards, each behind a lock of its own.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    hash::{BuildHasher, Hash, RandomState},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use bytes::Bytes;
+use idem_core::{Error, ErrorKind, Key, Record, Space, Timestamp};
+use parking_lot::{RwLock, RwLockWriteGuard};
+
+const SHARDS: usize = 64;
+
+/// Records and values, spread over shards by their hashes.
+pub(crate) struct Shards {
+    shards: Box<[RwLock<Shard>]>,
+    hasher: RandomState,
+    room: Room,
+}
+
+#[derive(Default)]
+pub(crate) struct Shard {
+    records: HashMap<Key, Record>,
+    /// When records may be purged, earliest first.
+    purge_at: BTreeSet<(Timestamp, Key)>,
+    values: HashMap<Space, HashMap<Bytes, Bytes>>,
+}
+
+/// How many records and values there are, and may be.
+struct Room {
+    used: AtomicUsize,
+    capacity: Option<usize>,
+}
+
+impl Room {
+    /// Takes room for `added` entries and gives back that of `removed`.
+    fn change(&self, added: usize, removed: usize) -> Result<(), Error> {
+        let fits = |used: usize| {
+            let after = (used + added).saturating_sub(removed);
+            let grows = added > removed;
+            (!grows || self.capacity.is_none_or(|capacity| after <= capacity)).then_some(after)
+        };
+        match self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::new(ErrorKind::Full)),
+        }
+    }
+}
+
+impl Shards {
+    pub(crate) fn new(capacity: Option<usize>) -> Self {
+        let shards = (0..SHARDS).map(|_| RwLock::default()).collect();
+        let room = Room { used: AtomicUsize::new(0), capacity };
+        Self { shards, hasher: RandomState::new(), room }
+    }
+
+    pub(crate) fn record(&self, key: &Key) -> Option<Record> {
+        self.shards[self.of(key)].read().records.get(key).cloned()
+    }
+
+    pub(crate) fn value(&self, space: &Space, name: &[u8]) -> Option<Bytes> {
+        let shard = self.shards[self.of(&(space, name))].read();
+        shard.values.get(space)?.get(name).cloned()
+    }
+
+    /// The `limit` records that follow `after` in the order of keys, and whether more follow them.
+    pub(crate) fn records_after(
+        &self,
+        after: Option<&Key>,
+        limit: usize,
+    ) -> (Vec<(Key, Record)>, bool) {
+        let mut page: BTreeMap<Key, Record> = BTreeMap::new();
+        let mut more = false;
+        for shard in &self.shards {
+            let shard = shard.read();
+            for (key, record) in shard.records.iter().filter(|(key, _)| after < Some(key)) {
+                if page.len() < limit {
+                    page.insert(key.clone(), record.clone());
+                    continue;
+                }
+                more = true;
+                if let Some(last) = page.last_entry().filter(|last| key < last.key()) {
+                    last.remove();
+                    page.insert(key.clone(), record.clone());
+                }
+            }
+        }
+        (page.into_iter().collect(), more)
+    }
+
+    /// Returns when every atomic section that is under way has ended.
+    pub(crate) fn wait(&self) {
+        for shard in &self.shards {
+            drop(shard.write());
+        }
+    }
+
+    /// Removes at most `limit` records that may be purged at `now`.
+    pub(crate) fn purge(&self, now: Timestamp, limit: usize) -> usize {
+        let mut removed = 0;
+        for shard in &self.shards {
+            if removed == limit {
+                break;
+            }
+            removed += shard.write().purge(now, limit - removed);
+        }
+        self.room.used.fetch_sub(removed, Ordering::AcqRel);
+        removed
+    }
+
+    /// Locks what belongs to `key` and to the named values of `space`, for one atomic section.
+    pub(crate) fn lock<'a>(
+        &self,
+        key: &Key,
+        space: &'a Space,
+        names: impl Iterator<Item = &'a Bytes>,
+    ) -> Locked<'_> {
+        // In order, so that no two sections wait for each other.
+        let mut wanted: BTreeSet<usize> =
+            names.map(|name| self.of(&(space, name.as_ref()))).collect();
+        wanted.insert(self.of(key));
+        let guards = wanted.into_iter().map(|index| (index, self.shards[index].write())).collect();
+        Locked { shards: self, guards }
+    }
+
+    fn of(&self, part: &impl Hash) -> usize {
+        // The high bits: a map of the same hasher would use the low ones.
+        (self.hasher.hash_one(part) >> 58) as usize % SHARDS
+    }
+}
+
+impl Shard {
+    fn purge(&mut self, now: Timestamp, limit: usize) -> usize {
+        let mut removed = 0;
+        while removed < limit && self.purge_at.first().is_some_and(|(at, _)| *at <= now) {
+            if let Some((_, key)) = self.purge_at.pop_first() {
+                self.records.remove(&key);
+                removed += 1;
+            }
+        }
+        removed
+    }
+
+    fn set_record(&mut self, key: &Key, after: Option<Record>) {
+        let purge_at = after.as_ref().and_then(Record::purge_at);
+        let before = match after {
+            Some(record) => self.records.insert(key.clone(), record),
+            None => self.records.remove(key),
+        };
+        if let Some(at) = before.as_ref().and_then(Record::purge_at) {
+            self.purge_at.remove(&(at, key.clone()));
+        }
+        if let Some(at) = purge_at {
+            self.purge_at.insert((at, key.clone()));
+        }
+    }
+
+    fn set_value(&mut self, space: &Space, name: &Bytes, value: Option<&Bytes>) {
+        match (value, self.values.get_mut(space)) {
+            (Some(value), Some(values)) => drop(values.insert(name.clone(), value.clone())),
+            (Some(value), None) => {
+                let values = HashMap::from([(name.clone(), value.clone())]);
+                self.values.insert(space.clone(), values);
+            }
+            (None, Some(values)) => drop(values.remove(name)),
+            (None, None) => {}
+        }
+    }
+}
+
+/// The shards of one atomic section, locked.
+pub(crate) struct Locked<'s> {
+    shards: &'s Shards,
+    guards: Vec<(usize, RwLockWriteGuard<'s, Shard>)>,
+}
+
+impl Locked<'_> {
+    pub(crate) fn record(&mut self, key: &Key) -> Option<&Record> {
+        self.of(key).records.get(key)
+    }
+
+    pub(crate) fn value(&mut self, space: &Space, name: &Bytes) -> Option<&Bytes> {
+        self.of(&(space, name.as_ref())).values.get(space)?.get(name)
+    }
+
+    /// Sets the record and the values, or nothing if there is no room for them.
+    pub(crate) fn apply<'a>(
+        &mut self,
+        key: &Key,
+        after: Option<Record>,
+        space: &Space,
+        writes: impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)> + Clone,
+    ) -> Result<(), Error> {
+        let (mut added, mut removed) = (0, 0);
+        let mut count = |exists: bool, will_exist: bool| match (exists, will_exist) {
+            (false, true) => added += 1,
+            (true, false) => removed += 1,
+            _ => {}
+        };
+        count(self.record(key).is_some(), after.is_some());
+        for (name, value) in writes.clone() {
+            count(self.value(space, name).is_some(), value.is_some());
+        }
+        self.shards.room.change(added, removed)?;
+        self.of(key).set_record(key, after);
+        for (name, value) in writes {
+            self.of(&(space, name.as_ref())).set_value(space, name, value);
+        }
+        Ok(())
+    }
+
+    fn of(&mut self, part: &impl Hash) -> &mut Shard {
+        let index = self.shards.of(part);
+        let guard = self.guards.iter_mut().find(|(locked, _)| *locked == index);
+        &mut guard.expect("a section touches only what it locked").1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_taken_and_given_back_exactly() {
+        let room = Room { used: AtomicUsize::new(0), capacity: Some(3) };
+        room.change(2, 0).unwrap();
+        assert!(matches!(room.change(2, 0).unwrap_err().kind(), ErrorKind::Full));
+        room.change(1, 0).unwrap();
+        room.change(2, 2).unwrap();
+        room.change(0, 1).unwrap();
+        assert_eq!(room.used.load(Ordering::Acquire), 2);
+    }
+}

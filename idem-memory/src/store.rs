@@ -1,0 +1,220 @@
+//! The store: how to transact in memory.
+
+use std::{
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use idem_core::{
+    Applied, BoxFuture, Change, Clock, Committed, Cursor, Durability, Error, ErrorKind, Guarantees,
+    Key, Look, Optimistic, Overlay, Page, Purged, Record, Sharing, Space, Step, Store, SystemClock,
+    Timestamp, Token, Values, optimistic, runtime,
+};
+use parking_lot::Mutex;
+
+use crate::shards::{Locked, Shards};
+
+/// A store in memory. A clone shares the data.
+///
+/// Guarantees: nothing survives the process; one process; its own clock or the one given; a slow effect
+/// delays nobody; it can list. Its calls need no runtime, but [`Store::detach`] and [`Store::sleep`] use
+/// tokio's.
+#[derive(Clone)]
+pub struct MemoryStore(Arc<Inner>);
+
+struct Inner {
+    shards: Shards,
+    clock: Box<dyn Clock>,
+    last_token: Mutex<Option<Token>>,
+    closed: AtomicBool,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryStore {
+    /// An empty store without a bound.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with(None, SystemClock)
+    }
+
+    /// An empty store that holds at most so many entries: records and values of effects together.
+    ///
+    /// What does not fit is refused with [`ErrorKind::Full`], and nothing of it is kept.
+    #[must_use]
+    pub fn with_capacity(entries: usize) -> Self {
+        Self::with(Some(entries), SystemClock)
+    }
+
+    /// An empty store, bounded or not, on a clock of its own.
+    #[must_use]
+    pub fn with(capacity: Option<usize>, clock: impl Clock) -> Self {
+        Self(Arc::new(Inner {
+            shards: Shards::new(capacity),
+            clock: Box::new(clock),
+            last_token: Mutex::new(None),
+            closed: AtomicBool::new(false),
+        }))
+    }
+}
+
+impl Inner {
+    fn check_open(&self) -> Result<(), Error> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Closed));
+        }
+        Ok(())
+    }
+
+    fn next_token(&self, now: Timestamp) -> Token {
+        let mut last = self.last_token.lock();
+        let next = Token::next(*last, now);
+        *last = Some(next);
+        next
+    }
+
+    /// Applies the change if nothing that it rests on has changed.
+    fn apply(
+        &self,
+        key: &Key,
+        seen: &Look,
+        overlay: &Overlay,
+        after: Option<&Record>,
+    ) -> Result<bool, Error> {
+        let read = overlay.reads().map(|(name, _)| name);
+        let written = overlay.writes().map(|(name, _)| name);
+        let mut section = self.shards.lock(key, overlay.space(), read.chain(written));
+        // Under the lock, so that closing, which takes the locks as well, waits for what is under way.
+        self.check_open()?;
+        if !is_unchanged(&mut section, key, seen, overlay) {
+            return Ok(false);
+        }
+        let writes: Vec<_> = overlay.writes().collect();
+        section.apply(key, after.cloned(), overlay.space(), writes.iter().copied())?;
+        Ok(true)
+    }
+}
+
+fn is_unchanged(section: &mut Locked<'_>, key: &Key, seen: &Look, overlay: &Overlay) -> bool {
+    section.record(key) == seen.record.as_ref()
+        && overlay.reads().all(|(name, value)| section.value(overlay.space(), name) == value)
+}
+
+impl Values for Inner {
+    fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error> {
+        self.check_open()?;
+        Ok(self.shards.value(space, name))
+    }
+}
+
+impl Optimistic for MemoryStore {
+    type Transaction = Overlay;
+
+    async fn look(&self, key: &Key) -> Result<Look, Error> {
+        self.0.check_open()?;
+        let record = self.0.shards.record(key);
+        Ok(Look { record, now: self.0.clock.now() })
+    }
+
+    fn begin(&self, key: &Key) -> Overlay {
+        Overlay::new(key.space(), Arc::clone(&self.0) as _)
+    }
+
+    async fn commit(
+        &self,
+        key: &Key,
+        seen: &Look,
+        overlay: &Overlay,
+        change: Change,
+    ) -> Result<Applied, Error> {
+        let token = || Ok(self.0.next_token(seen.now));
+        let after = change.stamp(seen.record.as_ref(), seen.now, token)?;
+        let applied = match self.0.apply(key, seen, overlay, after.as_ref()) {
+            Err(error) if matches!(error.kind(), ErrorKind::Full) => {
+                // What has expired may go; what is live never does.
+                self.0.shards.purge(seen.now, usize::MAX);
+                self.0.apply(key, seen, overlay, after.as_ref())?
+            }
+            applied => applied?,
+        };
+        Ok(if applied { Applied::Committed(after) } else { Applied::Stale })
+    }
+
+    async fn is_unchanged(&self, key: &Key, seen: &Look, overlay: &Overlay) -> Result<bool, Error> {
+        let names = overlay.reads().map(|(name, _)| name);
+        let mut section = self.0.shards.lock(key, overlay.space(), names);
+        Ok(is_unchanged(&mut section, key, seen, overlay))
+    }
+
+    async fn back_off(&self, _: u32) {
+        // Whoever won the race is done already: one turn for the other tasks is enough.
+        let mut yielded = false;
+        poll_fn(|context| {
+            if yielded {
+                return Poll::Ready(());
+            }
+            yielded = true;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    type Transaction = Overlay;
+
+    async fn transact(&self, key: &Key, step: Box<dyn Step<Overlay>>) -> Result<Committed, Error> {
+        optimistic(self, key, step).await
+    }
+
+    async fn purge(&self, limit: usize) -> Result<Purged, Error> {
+        self.0.check_open()?;
+        let removed = self.0.shards.purge(self.0.clock.now(), limit);
+        Ok(Purged { removed, more: removed == limit })
+    }
+
+    async fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error> {
+        Values::value(&*self.0, space, name)
+    }
+
+    async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
+        self.0.check_open()?;
+        let now = self.0.clock.now();
+        let after = after.map(|Cursor(key)| Key::from_bytes(key)).transpose()?;
+        let (records, more) = self.0.shards.records_after(after.as_ref(), limit);
+        let last = records.last().filter(|_| more);
+        let next = last.map(|(key, _)| Cursor(key.to_bytes().into()));
+        Ok(Page { records, next, now })
+    }
+
+    async fn close(&self) -> Result<(), Error> {
+        self.0.closed.store(true, Ordering::Release);
+        self.0.shards.wait();
+        Ok(())
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        Guarantees::new(Durability::Process, Sharing::Process)
+    }
+
+    fn detach(&self, task: BoxFuture<()>) {
+        runtime::detach(task);
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        runtime::sleep(&*self.0.clock, duration).await;
+    }
+}
