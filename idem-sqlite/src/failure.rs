@@ -1,0 +1,89 @@
+//! What the engine's errors mean. Classified by code, never by text.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use idem_core::{Certainty, Error, ErrorKind};
+use rusqlite::ErrorCode;
+
+/// The error of a call that did nothing, since the engine failed like this.
+pub(crate) fn failed(error: rusqlite::Error) -> Error {
+    let kind = match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            ErrorKind::Busy { waited: Duration::ZERO }
+        }
+        Some(ErrorCode::DiskFull) => ErrorKind::Full,
+        Some(ErrorCode::DatabaseCorrupt) => damage("the engine finds the file malformed"),
+        Some(ErrorCode::NotADatabase) => damage("the file is not a database"),
+        _ => ErrorKind::Store,
+    };
+    Error::new(kind).with_source(error)
+}
+
+/// The error of a call that waited so long for a lock.
+pub(crate) fn busy(waited: Duration) -> Error {
+    Error::new(ErrorKind::Busy { waited })
+}
+
+/// As [`failed`], of a call that waited so long.
+pub(crate) fn timed(error: rusqlite::Error, waited: Duration) -> Error {
+    if is_busy(&error) { busy(waited).with_source(error) } else { failed(error) }
+}
+
+/// The error of a call whose commit failed in a way that may be found committed.
+pub(crate) fn unknown(error: &Arc<rusqlite::Error>) -> Error {
+    Error::new(ErrorKind::Store)
+        .with_source(Shared(Arc::clone(error)))
+        .with_certainty(Certainty::Unknown)
+}
+
+/// One error of a group, for each of its callers.
+#[derive(Debug)]
+struct Shared(Arc<rusqlite::Error>);
+
+impl fmt::Display for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Shared {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}
+
+/// The error of a call whose answer was lost with the thread that worked on it.
+pub(crate) fn lost() -> Error {
+    Error::new(ErrorKind::Store)
+        .with_source("the thread that worked on the call is gone")
+        .with_certainty(Certainty::Unknown)
+}
+
+pub(crate) fn damaged(problem: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Damaged { problem: problem.into() })
+}
+
+fn damage(problem: &str) -> ErrorKind {
+    ErrorKind::Damaged { problem: problem.to_string() }
+}
+
+pub(crate) fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+/// Whether a COMMIT that failed like this has certainly left nothing, once it is rolled back.
+///
+/// After an I/O error the log may hold the commit all the same, and a recovery may find it.
+pub(crate) fn commits_nothing(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(
+            ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::DiskFull
+                | ErrorCode::ConstraintViolation
+                | ErrorCode::OperationInterrupted
+                | ErrorCode::ReadOnly
+        )
+    )
+}

@@ -1,0 +1,56 @@
+//! What waits for the writer.
+
+use idem_core::{Committed, Error, Key, Step};
+use tokio::sync::oneshot;
+
+use crate::{SqliteTransaction, writer::Writer};
+
+/// Something to do on the write connection.
+pub(crate) enum Job {
+    /// A step, in a transaction that it may share with others.
+    Step(StepJob),
+    /// Anything else, between two transactions and on the writer thread.
+    Call(Call),
+}
+
+/// Gets the writer, or the reason why not.
+pub(crate) type Call = Box<dyn FnOnce(Result<&mut Writer, Error>) + Send>;
+
+pub(crate) struct StepJob {
+    pub(crate) key: Key,
+    pub(crate) step: Box<dyn Step<SqliteTransaction>>,
+    pub(crate) reply: oneshot::Sender<Result<Committed, Error>>,
+    /// Runs in a transaction of its own, since a group with it has failed.
+    pub(crate) alone: bool,
+}
+
+impl Job {
+    /// Answers without having done anything.
+    pub(crate) fn refuse(self, error: Error) {
+        match self {
+            Self::Step(job) => job.answer(Err(error)),
+            Self::Call(call) => call(Err(error)),
+        }
+    }
+}
+
+impl StepJob {
+    /// Whether the caller is gone, so that the step need not run.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    pub(crate) fn answer(self, answer: Result<Committed, Error>) {
+        // The caller may be gone; what is committed stays committed.
+        drop(self.reply.send(answer));
+        drop_quietly(self.step);
+    }
+}
+
+/// Drops an effect. Its destructors are its author's code, and must not take down whoever leads.
+pub(crate) fn drop_quietly(step: Box<dyn Step<SqliteTransaction>>) {
+    let dropping = std::panic::AssertUnwindSafe(|| drop(step));
+    if let Err(payload) = std::panic::catch_unwind(dropping) {
+        std::mem::forget(payload);
+    }
+}

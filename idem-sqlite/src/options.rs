@@ -1,0 +1,110 @@
+//! How a store is opened.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use idem_core::{Clock, Error, ErrorKind, Span, SystemClock};
+
+use crate::{SqliteStore, schema::Location};
+
+/// When a commit is written through to the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Synchronous {
+    /// At every commit: it survives a crash of the machine.
+    #[default]
+    Full,
+    /// At checkpoints: a commit survives a crash of the process; the last ones may be lost with the machine,
+    /// and the database stays sound.
+    Normal,
+}
+
+/// Options for opening a [`SqliteStore`]. Made by [`SqliteStore::builder`].
+#[derive(Clone)]
+#[must_use = "options do nothing until something is opened"]
+pub struct SqliteBuilder {
+    pub(crate) synchronous: Synchronous,
+    pub(crate) busy_timeout: Duration,
+    pub(crate) dedicated_writer: bool,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Default for SqliteBuilder {
+    fn default() -> Self {
+        Self {
+            synchronous: Synchronous::default(),
+            busy_timeout: Duration::from_secs(5),
+            dedicated_writer: false,
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+impl SqliteBuilder {
+    /// When a commit is written through. [`Synchronous::Full`] unless told. All who share the file should
+    /// agree: a receipt is as durable as whoever wrote it made it.
+    pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
+        self.synchronous = synchronous;
+        self
+    }
+
+    /// How long a call waits for its turn to write: for another process's lock, and behind another caller's
+    /// effect. 5 seconds unless told; between 1 millisecond and 24 days.
+    pub fn busy_timeout(mut self, timeout: Duration) -> Self {
+        self.busy_timeout = timeout;
+        self
+    }
+
+    /// Commits on a thread of its own, always, instead of on the thread of whichever caller finds the
+    /// connection free. Costs a lone caller two thread switches a call; on a current-thread runtime it
+    /// keeps a commit from blocking the other tasks.
+    pub fn dedicated_writer(mut self, dedicated: bool) -> Self {
+        self.dedicated_writer = dedicated;
+        self
+    }
+
+    /// The clock that decides. The system's unless told.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Opens the database at `path`, and creates it and idem's tables where they are missing.
+    ///
+    /// Several handles and several processes may open the same file, at the same time too.
+    ///
+    /// # Errors
+    /// [`ErrorKind::CannotOpen`], naming the path, if there is no database to be had there;
+    /// [`ErrorKind::SchemaNewer`] if a newer version of this library made the tables, which stay untouched;
+    /// [`ErrorKind::Busy`] if another process held the file for the whole timeout;
+    /// [`ErrorKind::InvalidSetting`] or [`ErrorKind::InvalidDuration`] for a bad option.
+    pub async fn open(self, path: impl AsRef<Path>) -> Result<SqliteStore, Error> {
+        let location = Location::file(path.as_ref())?;
+        self.open_at(location).await
+    }
+
+    /// Opens a database of its own in memory: one connection, nothing survives the store, and while an
+    /// effect runs every other call waits.
+    ///
+    /// # Errors
+    /// As [`SqliteBuilder::open`], but for the file.
+    pub async fn open_in_memory(self) -> Result<SqliteStore, Error> {
+        self.open_at(Location::memory()).await
+    }
+
+    async fn open_at(self, location: Location) -> Result<SqliteStore, Error> {
+        self.check()?;
+        // Opening waits for the disk and for other processes: not on the caller's thread.
+        crate::thread::run("idem-sqlite-open", move || SqliteStore::open_at(&self, &location))
+            .await?
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let field = "busy timeout";
+        let millis = Span::new(field, self.busy_timeout)?.as_millis();
+        if i32::try_from(millis).is_ok() {
+            return Ok(());
+        }
+        let problem = "the engine takes 24 days at most: give less";
+        Err(Error::new(ErrorKind::InvalidDuration { field, duration: self.busy_timeout, problem }))
+    }
+}

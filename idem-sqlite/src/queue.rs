@@ -1,0 +1,194 @@
+//! Who commits: whoever finds the writer free leads, and commits what is queued as well.
+//!
+//! One mutex guards the jobs and the writer, so that nobody can queue a job just when the leader has looked
+//! for the last time. A leader is a caller in the middle of a poll, or the writer thread: it never waits
+//! for another task, so no cancelled or idle task can strand the others.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+/// Jobs that wait for a writer, and the writer while nobody leads.
+pub(crate) struct Queue<W, J> {
+    state: Mutex<State<W, J>>,
+    /// Wakes the writer thread: there are jobs and the writer is free; or the queue is closed.
+    work: Condvar,
+    /// Wakes the thread that watches over what waits: there is a first job to watch; or closed.
+    waiting: Condvar,
+    /// Wakes whoever closes: the writer came back.
+    returned: Condvar,
+    dedicated: bool,
+}
+
+struct State<W, J> {
+    jobs: VecDeque<(Instant, J)>,
+    writer: Option<W>,
+    /// The writer is gone for good.
+    gone: bool,
+    closed: bool,
+    /// The watching thread sleeps without a deadline.
+    unwatched: bool,
+}
+
+impl<W, J> Queue<W, J> {
+    /// A queue for `writer`. If `dedicated`, callers never lead.
+    pub(crate) fn new(writer: W, dedicated: bool) -> Self {
+        let (jobs, writer) = (VecDeque::new(), Some(writer));
+        let state = State { jobs, writer, gone: false, closed: false, unwatched: false };
+        Self {
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            waiting: Condvar::new(),
+            returned: Condvar::new(),
+            dedicated,
+        }
+    }
+
+    /// Queues a job. If the caller gets a lead, it must commit.
+    ///
+    /// # Errors
+    /// The job, if the queue is closed.
+    pub(crate) fn submit(&self, job: J) -> Result<Option<Lead<'_, W, J>>, J> {
+        let mut state = self.state.lock();
+        if state.closed || state.gone {
+            return Err(job);
+        }
+        state.jobs.push_back((Instant::now(), job));
+        if !self.dedicated
+            && let Some(writer) = state.writer.take()
+        {
+            drop(state);
+            return Ok(Some(Lead { queue: self, writer: Some(writer) }));
+        }
+        self.call(&state);
+        Ok(None)
+    }
+
+    /// Waits for jobs and a free writer: the writer thread's. None when the queue is closed and empty.
+    pub(crate) fn lead(&self) -> Option<Lead<'_, W, J>> {
+        let mut state = self.state.lock();
+        loop {
+            if state.gone || (state.closed && state.jobs.is_empty()) {
+                return None;
+            }
+            if !state.jobs.is_empty()
+                && let Some(writer) = state.writer.take()
+            {
+                drop(state);
+                return Some(Lead { queue: self, writer: Some(writer) });
+            }
+            self.work.wait(&mut state);
+        }
+    }
+
+    /// Waits for a job that has waited for `patience`, and takes it out. None when the queue is closed and
+    /// empty.
+    pub(crate) fn overdue(&self, patience: Duration) -> Option<J> {
+        let mut state = self.state.lock();
+        loop {
+            if state.gone || (state.closed && state.jobs.is_empty()) {
+                return None;
+            }
+            let Some(&(since, _)) = state.jobs.front() else {
+                state.unwatched = true;
+                self.waiting.wait(&mut state);
+                state.unwatched = false;
+                continue;
+            };
+            let deadline = since + patience;
+            if deadline <= Instant::now() {
+                return state.jobs.pop_front().map(|(_, job)| job);
+            }
+            self.waiting.wait_until(&mut state, deadline);
+        }
+    }
+
+    /// Takes no more jobs, waits until those queued are done, and takes the writer out, if it is still there.
+    pub(crate) fn close(&self) -> Option<W> {
+        let mut state = self.state.lock();
+        state.closed = true;
+        self.work.notify_all();
+        self.waiting.notify_all();
+        while !state.gone && (state.writer.is_none() || !state.jobs.is_empty()) {
+            self.returned.wait(&mut state);
+        }
+        state.gone = true;
+        // Whoever else closes, and the threads.
+        self.returned.notify_all();
+        self.work.notify_all();
+        self.waiting.notify_all();
+        state.writer.take()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        let state = self.state.lock();
+        state.closed || state.gone
+    }
+
+    /// Calls the threads that the state needs.
+    fn call(&self, state: &MutexGuard<'_, State<W, J>>) {
+        if state.writer.is_some() {
+            self.work.notify_one();
+        }
+        if state.unwatched {
+            self.waiting.notify_one();
+        }
+    }
+}
+
+/// The right to write, and the duty to hand it on: done by dropping it.
+pub(crate) struct Lead<'q, W, J> {
+    queue: &'q Queue<W, J>,
+    writer: Option<W>,
+}
+
+impl<W, J> Lead<'_, W, J> {
+    /// The writer.
+    pub(crate) fn writer(&mut self) -> &mut W {
+        self.writer.as_mut().expect("a lead holds the writer until it is dropped")
+    }
+
+    /// The next job, and since when it waits.
+    pub(crate) fn next(&mut self) -> Option<(Instant, J)> {
+        self.queue.state.lock().jobs.pop_front()
+    }
+
+    /// Puts a job back as the first.
+    pub(crate) fn put_back(&mut self, since: Instant, job: J) {
+        self.queue.state.lock().jobs.push_front((since, job));
+    }
+
+    /// The writer cannot write any more: what is queued is handed to `refuse`, and what comes is refused.
+    pub(crate) fn retire(mut self, refuse: impl Fn(J)) {
+        let mut state = self.queue.state.lock();
+        state.gone = true;
+        let jobs = std::mem::take(&mut state.jobs);
+        drop(state);
+        drop(self.writer.take());
+        jobs.into_iter().for_each(|(_, job)| refuse(job));
+    }
+}
+
+impl<W, J> Drop for Lead<'_, W, J> {
+    fn drop(&mut self) {
+        let mut state = self.queue.state.lock();
+        state.writer = self.writer.take();
+        if state.jobs.is_empty() {
+            self.queue.returned.notify_all();
+            if state.closed {
+                self.queue.work.notify_all();
+                self.queue.waiting.notify_all();
+            }
+        } else {
+            self.queue.call(&state);
+        }
+        if state.gone {
+            self.queue.returned.notify_all();
+            self.queue.work.notify_all();
+            self.queue.waiting.notify_all();
+        }
+    }
+}

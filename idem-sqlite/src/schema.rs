@@ -1,0 +1,272 @@
+//! Where the database is, and idem's own tables in it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use idem_core::{Error, ErrorKind};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior};
+
+use crate::{SqliteBuilder, Synchronous, failure, store::Config};
+
+/// The version of the tables that this library makes and knows.
+pub(crate) const VERSION: i64 = 1;
+
+/// All of idem's tables and indices begin so; an effect must not write to them.
+pub(crate) const PREFIX: &str = "idem_";
+
+/// Text keys and plain integers, so that the tables read well in the `sqlite3` shell; STRICT, so that no
+/// affinity turns `'007'` into 7.
+const TABLES: &str = "
+CREATE TABLE idem_version (version INTEGER NOT NULL) STRICT;
+CREATE TABLE idem_token (last INTEGER NOT NULL) STRICT;
+CREATE TABLE idem_records (
+    kind TEXT NOT NULL,        -- 'request' or 'event'
+    tenant TEXT NOT NULL,      -- of an event: its consumer
+    operation TEXT NOT NULL,   -- of an event: ''
+    key TEXT NOT NULL,         -- the request key or the event id
+    state TEXT NOT NULL,       -- 'completed' or 'claimed'
+    created_at INTEGER NOT NULL, -- this and all times: milliseconds since 1970-01-01 UTC
+    expires_at INTEGER,        -- NULL: never
+    lease_until INTEGER,       -- of a claim
+    token INTEGER,             -- of a claim
+    attempt BLOB NOT NULL,     -- a UUID
+    fingerprint BLOB,          -- its version, then 32 bytes
+    result ANY,                -- of a completed key; text where it is text
+    PRIMARY KEY (kind, tenant, operation, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idem_records_expiry ON idem_records (expires_at) WHERE expires_at IS NOT NULL;
+CREATE TABLE idem_values (
+    kind TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    name BLOB NOT NULL,
+    value BLOB NOT NULL,
+    PRIMARY KEY (kind, tenant, name)
+) STRICT, WITHOUT ROWID;
+";
+
+/// Where a store's database is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Location {
+    File(PathBuf),
+    /// In memory: one of many.
+    Memory(u64),
+}
+
+impl Location {
+    pub(crate) fn file(path: &Path) -> Result<Self, Error> {
+        let name = path.as_os_str();
+        if name.is_empty() || name == ":memory:" {
+            let problem = "give the path of a file, or open in memory by name".to_string();
+            return Err(Error::new(ErrorKind::InvalidSetting { field: "path", problem }));
+        }
+        // The engine takes a name that begins so for a URI.
+        let is_uri = path.as_os_str().to_string_lossy().starts_with("file:");
+        Ok(Self::File(if is_uri { Path::new(".").join(path) } else { path.to_path_buf() }))
+    }
+
+    pub(crate) fn memory() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self::Memory(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The same place under its one name, whichever way it was named. The file must exist.
+    pub(crate) fn resolve(&self) -> Result<Self, Error> {
+        match self {
+            Self::File(path) => {
+                let resolved = fs::canonicalize(path);
+                let resolved = resolved.map_err(|error| self.cannot_open("it is gone", error))?;
+                Ok(Self::File(resolved))
+            }
+            Self::Memory(_) => Ok(self.clone()),
+        }
+    }
+
+    pub(crate) fn is_memory(&self) -> bool {
+        matches!(self, Self::Memory(_))
+    }
+
+    /// A plain connection: no tables are looked at.
+    pub(crate) fn connect(&self) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        match self {
+            Self::File(path) => Connection::open_with_flags(path, flags),
+            Self::Memory(_) => Connection::open_in_memory_with_flags(flags),
+        }
+    }
+
+    fn cannot_open(
+        &self,
+        problem: &str,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Error {
+        let location = match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Memory(_) => ":memory:".to_string(),
+        };
+        let kind = ErrorKind::CannotOpen { location, problem: problem.to_string() };
+        Error::new(kind).with_source(source)
+    }
+}
+
+/// Opens a connection whose database has idem's tables in this library's version.
+///
+/// What is newer, or no database, is refused before anything is changed.
+pub(crate) fn open(location: &Location, options: &SqliteBuilder) -> Result<Connection, Error> {
+    let busy_timeout = options.busy_timeout;
+    let explain = |error| explain(location, error, busy_timeout);
+    let mut connection = location.connect().map_err(explain)?;
+    connection.busy_timeout(busy_timeout).map_err(explain)?;
+    let found = version(&connection).map_err(explain)?;
+    check_version(found)?;
+    if connection.is_readonly("main").map_err(explain)? {
+        return Err(
+            location.cannot_open("it cannot be written: give it write permission", "read-only")
+        );
+    }
+    if !location.is_memory() {
+        use_wal(&connection, location, busy_timeout)?;
+    }
+    set_synchronous(&connection, options.synchronous).map_err(explain)?;
+    if found.is_none() {
+        install(&mut connection).map_err(|error| match error {
+            Failure::Engine(error) => explain(error),
+            Failure::Version(error) => error,
+        })?;
+    }
+    Ok(connection)
+}
+
+/// Another connection to a database that was opened before.
+///
+/// A database in memory went with its connection: a new one would be a silent loss.
+pub(crate) fn reopen(config: &Config) -> rusqlite::Result<Connection> {
+    if config.location.is_memory() {
+        let gone = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ABORT);
+        let message = "an effect broke the only connection to the database in memory";
+        return Err(rusqlite::Error::SqliteFailure(gone, Some(message.to_string())));
+    }
+    let connection = config.location.connect()?;
+    set_synchronous(&connection, config.options.synchronous)?;
+    Ok(connection)
+}
+
+/// Makes idem's tables in the database of `connection` where they are missing.
+///
+/// For [`run_in`](crate::run_in) on a database that no store has opened.
+///
+/// # Errors
+/// [`ErrorKind::SchemaNewer`] if a newer version of this library made them; the engine's own.
+pub fn create_tables(connection: &mut Connection) -> Result<(), Error> {
+    check_version(version(connection).map_err(failure::failed)?)?;
+    install(connection).map_err(|error| match error {
+        Failure::Engine(error) => failure::failed(error),
+        Failure::Version(error) => error,
+    })
+}
+
+pub(crate) fn set_synchronous(
+    connection: &Connection,
+    synchronous: Synchronous,
+) -> rusqlite::Result<()> {
+    let value = match synchronous {
+        Synchronous::Full => "FULL",
+        Synchronous::Normal => "NORMAL",
+    };
+    connection.pragma_update(None, "synchronous", value)
+}
+
+/// The version of idem's tables; none if there are none.
+fn version(connection: &Connection) -> rusqlite::Result<Option<i64>> {
+    let exists = "SELECT 1 FROM main.sqlite_schema WHERE type = 'table' AND name = 'idem_version'";
+    if connection.query_row(exists, [], |_| Ok(())).optional()?.is_none() {
+        return Ok(None);
+    }
+    connection.query_row("SELECT max(version) FROM main.idem_version", [], |row| row.get(0))
+}
+
+fn check_version(found: Option<i64>) -> Result<(), Error> {
+    match found {
+        Some(found) if found > VERSION => {
+            Err(Error::new(ErrorKind::SchemaNewer { found, supported: VERSION }))
+        }
+        _ => Ok(()),
+    }
+}
+
+enum Failure {
+    Engine(rusqlite::Error),
+    Version(Error),
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+/// Makes the tables, unless somebody else made them first.
+fn install(connection: &mut Connection) -> Result<(), Failure> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let found = version(&transaction)?;
+    check_version(found).map_err(Failure::Version)?;
+    if found.is_none() {
+        transaction.execute_batch(TABLES)?;
+        transaction.execute("INSERT INTO idem_version (version) VALUES (?1)", [VERSION])?;
+        transaction.execute("INSERT INTO idem_token (last) VALUES (0)", [])?;
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Switches the file to its write-ahead log.
+///
+/// The switch can be refused as busy whatever the busy timeout says, while other processes open the file as
+/// well: it is tried again until the timeout.
+fn use_wal(
+    connection: &Connection,
+    location: &Location,
+    busy_timeout: Duration,
+) -> Result<(), Error> {
+    let start = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    loop {
+        let mode = connection
+            .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
+        match mode {
+            Ok(mode) if mode.eq_ignore_ascii_case("wal") => return Ok(()),
+            Ok(mode) => {
+                let problem = "its file system has no write-ahead log: put it on a local one";
+                return Err(location.cannot_open(problem, format!("journal mode {mode}")));
+            }
+            Err(error) if failure::is_busy(&error) && start.elapsed() < busy_timeout => {
+                thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(50));
+            }
+            Err(error) => return Err(explain(location, error, busy_timeout)),
+        }
+    }
+}
+
+fn explain(location: &Location, error: rusqlite::Error, waited: Duration) -> Error {
+    let problem = match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            return failure::busy(waited).with_source(error);
+        }
+        Some(ErrorCode::NotADatabase) => "it is not a database: give another path",
+        Some(ErrorCode::CannotOpen) => "give a path in a folder that exists and may be written to",
+        Some(ErrorCode::DatabaseCorrupt) => "it is damaged: restore it",
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+            "it cannot be written: give it write permission"
+        }
+        Some(ErrorCode::DiskFull) => "the disk is full: make room",
+        _ => "the engine failed",
+    };
+    location.cannot_open(problem, error)
+}

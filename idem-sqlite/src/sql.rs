@@ -1,0 +1,82 @@
+//! The store's own statements.
+
+use std::fmt::Write;
+
+use uuid::Uuid;
+
+use crate::record::COLUMNS;
+
+/// The texts of the statements that run on a guarded connection.
+///
+/// An effect that prepares a text which the store has prepared gets the cached statement, already
+/// authorised; so every text ends with a salt that no effect can know.
+pub(crate) struct Sql {
+    pub(crate) begin: String,
+    pub(crate) commit: String,
+    pub(crate) rollback: String,
+    pub(crate) savepoint: String,
+    pub(crate) release: String,
+    pub(crate) rollback_to: String,
+    pub(crate) select: String,
+    pub(crate) upsert: String,
+    pub(crate) remove: String,
+    pub(crate) last_token: String,
+    pub(crate) set_token: String,
+    pub(crate) purge: String,
+    pub(crate) list: String,
+    pub(crate) get: String,
+    pub(crate) put: String,
+    pub(crate) delete: String,
+}
+
+impl Sql {
+    pub(crate) fn new() -> Self {
+        let salt = Uuid::new_v4().simple();
+        let salted = |text: &str| {
+            let mut salted = text.to_string();
+            write!(salted, " /* {salt} */").expect("a string takes what is written");
+            salted
+        };
+        let of_key = "kind = ?1 AND tenant = ?2 AND operation = ?3 AND key = ?4";
+        let of_value = "kind = ?1 AND tenant = ?2 AND name = ?3";
+        Self {
+            begin: salted("BEGIN IMMEDIATE"),
+            commit: salted("COMMIT"),
+            rollback: salted("ROLLBACK"),
+            savepoint: salted(&format!("SAVEPOINT idem_{salt}")),
+            release: salted(&format!("RELEASE idem_{salt}")),
+            rollback_to: salted(&format!("ROLLBACK TO idem_{salt}")),
+            select: salted(&format!("SELECT {COLUMNS} FROM main.idem_records WHERE {of_key}")),
+            upsert: salted(&format!(
+                "INSERT INTO main.idem_records (kind, tenant, operation, key, {COLUMNS})
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+                 ON CONFLICT (kind, tenant, operation, key) DO UPDATE SET
+                     state = excluded.state, created_at = excluded.created_at,
+                     expires_at = excluded.expires_at, lease_until = excluded.lease_until,
+                     token = excluded.token, attempt = excluded.attempt,
+                     fingerprint = excluded.fingerprint, result = excluded.result"
+            )),
+            remove: salted(&format!("DELETE FROM main.idem_records WHERE {of_key}")),
+            last_token: salted("SELECT last FROM main.idem_token"),
+            set_token: salted("UPDATE main.idem_token SET last = ?1"),
+            // A lease that was renewed past its retention stays until its end.
+            purge: salted(
+                "DELETE FROM main.idem_records WHERE (kind, tenant, operation, key) IN (
+                     SELECT kind, tenant, operation, key FROM main.idem_records
+                     WHERE expires_at <= ?1 AND (lease_until IS NULL OR lease_until <= ?1)
+                     ORDER BY expires_at LIMIT ?2)",
+            ),
+            list: salted(&format!(
+                "SELECT {COLUMNS}, kind, tenant, operation, key FROM main.idem_records
+                 WHERE (kind, tenant, operation, key) > (?1, ?2, ?3, ?4)
+                 ORDER BY kind, tenant, operation, key LIMIT ?5"
+            )),
+            get: salted(&format!("SELECT value FROM main.idem_values WHERE {of_value}")),
+            put: salted(
+                "INSERT INTO main.idem_values (kind, tenant, name, value) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (kind, tenant, name) DO UPDATE SET value = excluded.value",
+            ),
+            delete: salted(&format!("DELETE FROM main.idem_values WHERE {of_value}")),
+        }
+    }
+}

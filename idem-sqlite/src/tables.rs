@@ -1,0 +1,117 @@
+//! Reading and writing idem's own tables, inside whatever transaction the connection is in.
+
+use bytes::Bytes;
+use idem_core::{Cursor, Error, Key, Page, Record, Space, Timestamp, Token};
+use rusqlite::{Connection, params};
+
+use crate::{
+    failure::failed,
+    record::{Columns, key_of_row, of_row, token_of},
+    sql::Sql,
+};
+
+/// Idem's tables on a connection.
+#[derive(Clone, Copy)]
+pub(crate) struct Tables<'c> {
+    pub(crate) connection: &'c Connection,
+    pub(crate) sql: &'c Sql,
+}
+
+impl Tables<'_> {
+    pub(crate) fn record(&self, key: &Key) -> Result<Option<Record>, Error> {
+        let mut select = self.connection.prepare_cached(&self.sql.select).map_err(failed)?;
+        let of_key = (key.kind().as_str(), key.tenant(), key.operation(), key.request());
+        let mut rows = select.query(of_key).map_err(failed)?;
+        rows.next().map_err(failed)?.map(of_row).transpose()
+    }
+
+    pub(crate) fn set_record(&self, key: &Key, record: Option<&Record>) -> rusqlite::Result<()> {
+        let (kind, tenant) = (key.kind().as_str(), key.tenant());
+        let (operation, request) = (key.operation(), key.request());
+        let Some(record) = record else {
+            let mut remove = self.connection.prepare_cached(&self.sql.remove)?;
+            remove.execute((kind, tenant, operation, request))?;
+            return Ok(());
+        };
+        let row = Columns::of(record);
+        self.connection.prepare_cached(&self.sql.upsert)?.execute(params![
+            kind,
+            tenant,
+            operation,
+            request,
+            row.state,
+            row.created_at,
+            row.expires_at,
+            row.lease_until,
+            row.token,
+            row.attempt,
+            row.fingerprint,
+            row.result,
+        ])?;
+        Ok(())
+    }
+
+    /// Takes the next token, as part of the transaction.
+    pub(crate) fn next_token(&self, now: Timestamp) -> Result<Token, Error> {
+        let mut last = self.connection.prepare_cached(&self.sql.last_token).map_err(failed)?;
+        let last: Option<i64> = last.query_row([], |row| row.get(0)).map_err(failed)?;
+        let next = Token::next(Some(token_of(last)?), now);
+        let mut set = self.connection.prepare_cached(&self.sql.set_token).map_err(failed)?;
+        set.execute([next.as_u64().cast_signed()]).map_err(failed)?;
+        Ok(next)
+    }
+
+    pub(crate) fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error> {
+        let mut get = self.connection.prepare_cached(&self.sql.get).map_err(failed)?;
+        let of_value = (space.kind().as_str(), space.owner(), name);
+        let mut rows = get.query(of_value).map_err(failed)?;
+        let row = rows.next().map_err(failed)?;
+        let value = row.map(|row| row.get::<_, Vec<u8>>(0)).transpose().map_err(failed)?;
+        Ok(value.map(Bytes::from))
+    }
+
+    pub(crate) fn put(&self, space: &Space, name: &[u8], value: &[u8]) -> rusqlite::Result<()> {
+        let mut put = self.connection.prepare_cached(&self.sql.put)?;
+        put.execute((space.kind().as_str(), space.owner(), name, value))?;
+        Ok(())
+    }
+
+    pub(crate) fn delete(&self, space: &Space, name: &[u8]) -> rusqlite::Result<()> {
+        let mut delete = self.connection.prepare_cached(&self.sql.delete)?;
+        delete.execute((space.kind().as_str(), space.owner(), name))?;
+        Ok(())
+    }
+
+    pub(crate) fn purge(&self, now: Timestamp, limit: usize) -> rusqlite::Result<usize> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.connection.prepare_cached(&self.sql.purge)?.execute((now.as_millis(), limit))
+    }
+
+    /// At most `limit` records after the one that the cursor names, in the order of keys.
+    pub(crate) fn list(
+        &self,
+        after: Option<&Cursor>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Page, Error> {
+        let after = after.map(|Cursor(key)| Key::from_bytes(key)).transpose()?;
+        let (kind, tenant, operation, request) = match &after {
+            Some(key) => (key.kind().as_str(), key.tenant(), key.operation(), key.request()),
+            None => ("", "", "", ""),
+        };
+        // One more than asked tells whether there is a next page.
+        let one_more = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+        let mut list = self.connection.prepare_cached(&self.sql.list).map_err(failed)?;
+        let wanted = (kind, tenant, operation, request, one_more);
+        let mut rows = list.query(wanted).map_err(failed)?;
+        let mut records = Vec::new();
+        while let Some(row) = rows.next().map_err(failed)? {
+            if records.len() == limit {
+                let next = records.last().map(|(key, _): &(Key, Record)| key.to_bytes());
+                return Ok(Page { records, next: next.map(|key| Cursor(key.into())), now });
+            }
+            records.push((key_of_row(row, 8)?, of_row(row)?));
+        }
+        Ok(Page { records, next: None, now })
+    }
+}

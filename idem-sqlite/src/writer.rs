@@ -1,0 +1,246 @@
+//! The write connection: beginning, running one step, committing.
+
+use std::{cell::Cell, sync::Arc, time::Duration};
+
+use idem_core::{Change, Committed, Error, ErrorKind, Key, Record, Timestamp, run_step};
+use rusqlite::{Connection, ErrorCode};
+
+use crate::{
+    SqliteTransaction,
+    checkpoint::Checkpoints,
+    failure::{self, failed},
+    guard::{Guard, Mode, Settings},
+    job::StepJob,
+    reentry, schema,
+    sql::Sql,
+    store::Config,
+    tables::Tables,
+};
+
+/// Statements kept prepared: the store's own and those of effects.
+const STATEMENTS: usize = 128;
+
+/// The write connection of a store.
+pub(crate) struct Writer {
+    transaction: SqliteTransaction,
+    settings: Settings,
+    config: Arc<Config>,
+    checkpoints: Checkpoints,
+    /// The connection is no good any more: open another one first.
+    broken: bool,
+}
+
+/// The transaction cannot go on, and nothing of it may be kept; with the step's error, if it had one.
+pub(crate) struct Died(pub(crate) Option<Error>);
+
+/// How a commit failed.
+pub(crate) enum CommitFailure {
+    /// Nothing is kept.
+    Nothing(Error),
+    /// It may be found committed.
+    Unknown(rusqlite::Error),
+}
+
+impl Writer {
+    /// A writer on a connection that has idem's tables.
+    pub(crate) fn new(
+        connection: Connection,
+        config: Arc<Config>,
+        checkpoints: Checkpoints,
+    ) -> Result<Self, Error> {
+        let (transaction, settings) = guard(connection, &checkpoints).map_err(failed)?;
+        Ok(Self { transaction, settings, config, checkpoints, broken: false })
+    }
+
+    pub(crate) fn tables(&self) -> Tables<'_> {
+        self.transaction.tables()
+    }
+
+    pub(crate) fn busy_timeout(&self) -> Duration {
+        self.config.options.busy_timeout
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.config.options.clock.now()
+    }
+
+    /// Takes the write lock, and waits for it as long as `patience`.
+    pub(crate) fn begin(&mut self, patience: Duration) -> Result<(), rusqlite::Error> {
+        if self.broken {
+            self.reopen()?;
+        }
+        // Whatever a panic may have left.
+        self.rollback();
+        self.connection().busy_timeout(patience)?;
+        self.run_own(&self.transaction.sql.begin)
+    }
+
+    /// Runs one step in the open transaction. With a savepoint its own failure leaves the transaction as it
+    /// was; without one the transaction cannot go on.
+    pub(crate) fn run(
+        &mut self,
+        job: &mut StepJob,
+        in_savepoint: bool,
+    ) -> Result<Result<Committed, Error>, Died> {
+        let before = match self.tables().record(&job.key) {
+            Ok(before) => before,
+            Err(error) if self.is_alive() && in_savepoint => return Ok(Err(error)),
+            Err(error) => return Err(Died(Some(error))),
+        };
+        let now = self.now();
+        if !job.step.proceeds(before.as_ref(), now) {
+            return Ok(Ok(Committed::kept(before, now)));
+        }
+        if in_savepoint {
+            self.or_died(&self.transaction.sql.savepoint)?;
+        }
+        let change = self.run_guarded(job, before.as_ref(), now);
+        if !self.is_alive() {
+            return Err(Died(change.err()));
+        }
+        if self.connection().is_busy() {
+            // A statement that was left open fails every later commit, and only its owner can close it.
+            self.broken = true;
+            return Err(Died(change.err()));
+        }
+        let after = change.and_then(|change| self.write(&job.key, change, before.as_ref(), now));
+        match after {
+            Ok(after) if self.is_alive() => {
+                if in_savepoint {
+                    self.or_died(&self.transaction.sql.release)?;
+                }
+                Ok(Ok(Committed { ran: true, before, after, now }))
+            }
+            Err(error) if self.is_alive() && in_savepoint => {
+                self.or_died(&self.transaction.sql.rollback_to)?;
+                self.or_died(&self.transaction.sql.release)?;
+                Ok(Err(error))
+            }
+            after => Err(Died(after.err())),
+        }
+    }
+
+    fn run_guarded(
+        &mut self,
+        job: &mut StepJob,
+        before: Option<&Record>,
+        now: Timestamp,
+    ) -> Result<Change, Error> {
+        let guard = self.transaction.guard.clone();
+        let transaction = &mut self.transaction;
+        transaction.space = Some(job.key.space());
+        reentry::within(&self.config.location, || {
+            guard.within(Mode::Effect, || run_step(&mut *job.step, transaction, before, now))
+        })
+    }
+
+    fn write(
+        &self,
+        key: &Key,
+        change: Change,
+        before: Option<&Record>,
+        now: Timestamp,
+    ) -> Result<Option<Record>, Error> {
+        let tables = self.tables();
+        let after = change.stamp(before, now, || tables.next_token(now))?;
+        if after.as_ref() != before {
+            tables.set_record(key, after.as_ref()).map_err(failed)?;
+        }
+        Ok(after)
+    }
+
+    /// Commits the open transaction; whatever comes of it, it is over.
+    pub(crate) fn commit(&mut self) -> Result<(), CommitFailure> {
+        let guard = &self.transaction.guard;
+        let committed = guard.within(Mode::Commit, || self.run_own(&self.transaction.sql.commit));
+        let Err(error) = committed else { return Ok(()) };
+        if !failure::commits_nothing(&error) {
+            self.broken = true;
+            return Err(CommitFailure::Unknown(error));
+        }
+        self.rollback();
+        Err(CommitFailure::Nothing(match error.sqlite_error_code() {
+            // Only what the effects wrote can violate a constraint as late as this.
+            Some(ErrorCode::ConstraintViolation) => {
+                Error::new(ErrorKind::Effect).with_source(error)
+            }
+            _ => failed(error),
+        }))
+    }
+
+    /// Ends the open transaction, if there is one, and keeps nothing of it.
+    pub(crate) fn rollback(&mut self) {
+        if self.is_alive() && self.run_own(&self.transaction.sql.rollback).is_err() {
+            self.broken = true;
+        }
+    }
+
+    /// Sets back what an effect may have changed on the connection itself.
+    pub(crate) fn tidy(&mut self) {
+        if self.transaction.exposed.replace(false) {
+            self.connection().set_prepared_statement_cache_capacity(STATEMENTS);
+            if self.settings.restore(self.connection()).is_err() {
+                self.broken = true;
+            }
+        }
+    }
+
+    /// Runs `work` in a transaction of its own.
+    pub(crate) fn transact<T>(
+        &mut self,
+        work: impl FnOnce(Tables<'_>, Timestamp) -> rusqlite::Result<T>,
+    ) -> Result<T, Error> {
+        let timeout = self.busy_timeout();
+        self.begin(timeout).map_err(|error| failure::timed(error, timeout))?;
+        let worked = work(self.tables(), self.now());
+        match worked {
+            Ok(value) => match self.commit() {
+                Ok(()) => Ok(value),
+                Err(CommitFailure::Nothing(error)) => Err(error),
+                Err(CommitFailure::Unknown(error)) => Err(failure::unknown(&Arc::new(error))),
+            },
+            Err(error) => {
+                self.rollback();
+                Err(failed(error))
+            }
+        }
+    }
+
+    fn reopen(&mut self) -> rusqlite::Result<()> {
+        let connection = schema::reopen(&self.config)?;
+        let (transaction, settings) = guard(connection, &self.checkpoints)?;
+        self.transaction = transaction;
+        self.settings = settings;
+        self.broken = false;
+        Ok(())
+    }
+
+    /// Whether a transaction is open.
+    fn is_alive(&self) -> bool {
+        !self.connection().is_autocommit()
+    }
+
+    fn connection(&self) -> &Connection {
+        &self.transaction.connection
+    }
+
+    fn run_own(&self, sql: &str) -> rusqlite::Result<()> {
+        self.connection().prepare_cached(sql)?.raw_execute().map(drop)
+    }
+
+    fn or_died(&self, sql: &str) -> Result<(), Died> {
+        self.run_own(sql).map_err(|error| Died(Some(failed(error))))
+    }
+}
+
+fn guard(
+    mut connection: Connection,
+    checkpoints: &Checkpoints,
+) -> rusqlite::Result<(SqliteTransaction, Settings)> {
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    checkpoints.watch(&mut connection)?;
+    let settings = Settings::of(&connection)?;
+    let guard = Guard::install(&mut connection)?;
+    let (sql, exposed) = (Sql::new(), Cell::new(false));
+    Ok((SqliteTransaction { connection, guard, sql, space: None, exposed }, settings))
+}
