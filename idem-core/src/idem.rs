@@ -9,7 +9,7 @@ use crate::{
     Committed, Cursor, EffectError, Error, ErrorKind, Guarantees, Key, Outcome, Page, Purged,
     Purger, Receipt, Request, Space, State, Step, Store,
     decision::is_live,
-    json,
+    json::{decode_result, encode_result},
     protocol::{Execute, Forget, Look},
 };
 
@@ -77,8 +77,8 @@ impl<S: Store> Idem<S> {
         T: Serialize + DeserializeOwned,
         F: FnMut(&mut S::Transaction) -> Result<T, EffectError> + Send + 'static,
     {
-        let outcome = self.run(request, move |tx| json::encode(&effect(tx)?)).await?;
-        outcome.try_map(|stored| json::decode(&stored))
+        let outcome = self.run(request, move |tx| encode_result(&effect(tx)?)).await?;
+        outcome.try_map(|stored| decode_result(&stored))
     }
 
     /// As [`Idem::execute`], with a result of bytes that is stored and replayed as it is.

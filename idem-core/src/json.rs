@@ -9,7 +9,10 @@ use crate::{Certainty, Error, ErrorKind, fingerprint};
 ///
 /// JSON writes a NaN as null and merges equal members of an object when it is read: such a result is
 /// refused here, before the commit, since every replay would differ from the first answer.
-pub(crate) fn encode<T: Serialize + DeserializeOwned>(result: &T) -> Result<Bytes, Error> {
+///
+/// # Errors
+/// [`ErrorKind::ResultUnreadable`].
+pub fn encode_result<T: Serialize + DeserializeOwned>(result: &T) -> Result<Bytes, Error> {
     let unreadable = || Error::new(ErrorKind::ResultUnreadable);
     fingerprint::check(result).map_err(|error| unreadable().with_source(error))?;
     let text = serde_json::to_vec(result).map_err(|error| unreadable().with_source(error))?;
@@ -18,7 +21,10 @@ pub(crate) fn encode<T: Serialize + DeserializeOwned>(result: &T) -> Result<Byte
 }
 
 /// Decodes a stored result.
-pub(crate) fn decode<T: DeserializeOwned>(stored: &Bytes) -> Result<T, Error> {
+///
+/// # Errors
+/// [`ErrorKind::ResultUndecodable`]: the key is completed, but not with a `T`.
+pub fn decode_result<T: DeserializeOwned>(stored: &Bytes) -> Result<T, Error> {
     serde_json::from_slice(stored).map_err(|error| {
         Error::new(ErrorKind::ResultUndecodable { length: stored.len() })
             .with_certainty(Certainty::Done)
@@ -34,7 +40,7 @@ mod tests {
 
     fn refused<T: Serialize + DeserializeOwned>(result: &T) -> bool {
         matches!(
-            encode(result).map_err(|e| matches!(e.kind(), ErrorKind::ResultUnreadable)),
+            encode_result(result).map_err(|e| matches!(e.kind(), ErrorKind::ResultUnreadable)),
             Err(true)
         )
     }
@@ -62,18 +68,21 @@ mod tests {
     #[test]
     fn floats_and_wide_integers_come_back_exactly() {
         for float in [0.1 + 0.2, f64::MIN_POSITIVE, f64::MAX, -0.0, 5e-324] {
-            let back: f64 = decode(&encode(&float).unwrap()).unwrap();
+            let back: f64 = decode_result(&encode_result(&float).unwrap()).unwrap();
             assert_eq!(back.to_bits(), float.to_bits());
         }
         for integer in [i128::MIN, -1, 0, i128::from(u64::MAX) + 1, i128::MAX] {
-            assert_eq!(decode::<i128>(&encode(&integer).unwrap()).unwrap(), integer);
+            assert_eq!(decode_result::<i128>(&encode_result(&integer).unwrap()).unwrap(), integer);
         }
-        assert_eq!(encode(&"a\0b".to_string()).unwrap(), Bytes::from_static(br#""a\u0000b""#));
+        assert_eq!(
+            encode_result(&"a\0b".to_string()).unwrap(),
+            Bytes::from_static(br#""a\u0000b""#)
+        );
     }
 
     #[test]
     fn another_type_is_told_that_the_key_is_done() {
-        let error = decode::<u8>(&Bytes::from_static(b"\"text\"")).unwrap_err();
+        let error = decode_result::<u8>(&Bytes::from_static(b"\"text\"")).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::ResultUndecodable { length: 6 }));
         assert_eq!(error.certainty(), Certainty::Done);
     }

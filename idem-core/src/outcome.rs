@@ -29,10 +29,11 @@ impl<T> Outcome<T> {
         }
     }
 
-    pub(crate) fn try_map<U, E>(
-        self,
-        map: impl FnOnce(T) -> Result<U, E>,
-    ) -> Result<Outcome<U>, E> {
+    /// The same outcome with another result.
+    ///
+    /// # Errors
+    /// What `map` returns.
+    pub fn try_map<U, E>(self, map: impl FnOnce(T) -> Result<U, E>) -> Result<Outcome<U>, E> {
         Ok(match self {
             Self::Created(result) => Outcome::Created(map(result)?),
             Self::Replayed(result) => Outcome::Replayed(map(result)?),

@@ -10,8 +10,12 @@ use crate::{
     decision::{Verdict, is_live, judge},
 };
 
-/// Runs an effect and completes the key with its result.
-pub(crate) struct Execute<Tx: ?Sized, F> {
+/// Runs an effect and completes the key with its result: what [`Idem::execute_bytes`] sends to its store.
+///
+/// For stores that offer to run a request in a transaction which the caller already has.
+///
+/// [`Idem::execute_bytes`]: crate::Idem::execute_bytes
+pub struct Execute<Tx: ?Sized, F> {
     wanted: Wanted,
     result_limit: usize,
     effect: F,
@@ -22,7 +26,11 @@ impl<Tx: ?Sized, F> Execute<Tx, F>
 where
     F: FnMut(&mut Tx) -> Result<Bytes, Error> + Send,
 {
-    pub(crate) fn new(request: &Request, result_limit: usize, effect: F) -> Result<Self, Error> {
+    /// The step of `request`, whose result may be `result_limit` bytes long.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidDuration`] if the request's retention is zero or too long.
+    pub fn new(request: &Request, result_limit: usize, effect: F) -> Result<Self, Error> {
         let wanted = Wanted::by(request)?;
         Ok(Self { wanted, result_limit, effect, transaction: PhantomData })
     }

@@ -45,7 +45,8 @@ impl Purger {
         every: Duration,
         limit: usize,
     ) -> Result<Self, Error> {
-        Span::new("interval", every)?;
+        // In whole milliseconds, as clocks count: a shorter sleep would be none.
+        let every = Duration::from_millis(Span::new("interval", every)?.as_millis().unsigned_abs());
         let shared = Arc::new(Shared::default());
         let task = run(Arc::clone(&store), Arc::clone(&shared), every, limit);
         store.detach(Box::pin(task));

@@ -209,7 +209,8 @@ impl Clock for ManualClock {
     }
 
     fn sleep(&self, duration: Duration) -> Option<BoxFuture<()>> {
-        let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        // Rounded up: a sleep must not end before its time.
+        let millis = i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
         let until = Timestamp(self.now().as_millis().saturating_add(millis));
         Some(Box::pin(ManualSleep { clock: self.clone(), until }))
     }

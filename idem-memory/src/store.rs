@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use idem_core::{
     Applied, BoxFuture, Change, Clock, Committed, Cursor, Durability, Error, ErrorKind, Guarantees,
-    Key, Look, Optimistic, Overlay, Page, Purged, Record, Sharing, Space, Step, Store, SystemClock,
+    Key, Look, Optimistic, Overlay, Page, Purged, Sharing, Space, Step, Store, SystemClock,
     Timestamp, Token, Values, optimistic, runtime,
 };
 use parking_lot::Mutex;
@@ -90,19 +90,22 @@ impl Inner {
         key: &Key,
         seen: &Look,
         overlay: &Overlay,
-        after: Option<&Record>,
-    ) -> Result<bool, Error> {
+        change: Change,
+    ) -> Result<Applied, Error> {
         let read = overlay.reads().map(|(name, _)| name);
         let written = overlay.writes().map(|(name, _)| name);
         let mut section = self.shards.lock(key, overlay.space(), read.chain(written));
         // Under the lock, so that closing, which takes the locks as well, waits for what is under way.
         self.check_open()?;
         if !is_unchanged(&mut section, key, seen, overlay) {
-            return Ok(false);
+            return Ok(Applied::Stale);
         }
+        // Under the lock as well: a token of an attempt that lost its race must not come after the winner's.
+        let token = || Ok(self.next_token(seen.now));
+        let after = change.stamp(seen.record.as_ref(), seen.now, token)?;
         let writes: Vec<_> = overlay.writes().collect();
-        section.apply(key, after.cloned(), overlay.space(), writes.iter().copied())?;
-        Ok(true)
+        section.apply(key, after.clone(), overlay.space(), writes.iter().copied())?;
+        Ok(Applied::Committed(after))
     }
 }
 
@@ -138,17 +141,14 @@ impl Optimistic for MemoryStore {
         overlay: &Overlay,
         change: Change,
     ) -> Result<Applied, Error> {
-        let token = || Ok(self.0.next_token(seen.now));
-        let after = change.stamp(seen.record.as_ref(), seen.now, token)?;
-        let applied = match self.0.apply(key, seen, overlay, after.as_ref()) {
+        match self.0.apply(key, seen, overlay, change.clone()) {
             Err(error) if matches!(error.kind(), ErrorKind::Full) => {
                 // What has expired may go; what is live never does.
                 self.0.shards.purge(seen.now, usize::MAX);
-                self.0.apply(key, seen, overlay, after.as_ref())?
+                self.0.apply(key, seen, overlay, change)
             }
-            applied => applied?,
-        };
-        Ok(if applied { Applied::Committed(after) } else { Applied::Stale })
+            applied => applied,
+        }
     }
 
     async fn is_unchanged(&self, key: &Key, seen: &Look, overlay: &Overlay) -> Result<bool, Error> {

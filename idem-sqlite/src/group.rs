@@ -161,3 +161,6 @@ fn settle_failed(lead: &mut Lent<'_>, jobs: Vec<(Instant, StepJob)>, error: Opti
         lead.put_back(since, Job::Step(job));
     }
 }
+
+#[cfg(test)]
+mod tests;

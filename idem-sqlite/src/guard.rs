@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU8, Ordering},
+    atomic::{AtomicBool, AtomicU8, Ordering},
 };
 
 use rusqlite::{
@@ -18,10 +18,11 @@ use crate::schema::PREFIX;
 ///
 /// The authorizer and the hook are set once and look here: setting an authorizer anew expires every
 /// prepared statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Mode {
-    /// The store's own statements; no commit.
+    /// The store's own statements; no commit. The first, since a guard starts so.
+    #[default]
     Store,
     /// An effect's statements; no commit.
     Effect,
@@ -30,20 +31,29 @@ pub(crate) enum Mode {
 }
 
 /// The guard of one connection.
-#[derive(Clone)]
-pub(crate) struct Guard(Arc<AtomicU8>);
+#[derive(Clone, Default)]
+pub(crate) struct Guard(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    mode: AtomicU8,
+    /// An effect has tried to control the transaction.
+    defied: AtomicBool,
+}
 
 impl Guard {
     /// Guards `connection` for as long as it is open.
     pub(crate) fn install(connection: &mut Connection) -> rusqlite::Result<Self> {
-        let guard = Self(Arc::new(AtomicU8::new(Mode::Store as u8)));
+        let guard = Self::default();
         let authorizer = guard.clone();
         connection.authorizer(Some(move |context: AuthContext<'_>| {
-            if authorizer.is(Mode::Effect) && !may_effect(&context) {
-                Authorization::Deny
-            } else {
-                Authorization::Allow
+            if !authorizer.is(Mode::Effect) || may_effect(&context) {
+                return Authorization::Allow;
             }
+            if controls_transaction(&context) {
+                authorizer.0.defied.store(true, Ordering::SeqCst);
+            }
+            Authorization::Deny
         }))?;
         let hook = guard.clone();
         connection.commit_hook(Some(move || !hook.is(Mode::Commit)))?;
@@ -52,14 +62,22 @@ impl Guard {
 
     /// Does something in a mode, and goes back to the one before.
     pub(crate) fn within<T>(&self, mode: Mode, work: impl FnOnce() -> T) -> T {
-        let restore = Restore { mode: &self.0, before: self.0.swap(mode as u8, Ordering::SeqCst) };
+        let before = self.0.mode.swap(mode as u8, Ordering::SeqCst);
+        let restore = Restore { mode: &self.0.mode, before };
         let result = work();
         drop(restore);
         result
     }
 
+    /// Whether an effect has tried to control the transaction since this was asked last.
+    ///
+    /// It was refused, but an effect that swallows the refusal may believe that it has committed.
+    pub(crate) fn take_defied(&self) -> bool {
+        self.0.defied.swap(false, Ordering::SeqCst)
+    }
+
     fn is(&self, mode: Mode) -> bool {
-        self.0.load(Ordering::SeqCst) == mode as u8
+        self.0.mode.load(Ordering::SeqCst) == mode as u8
     }
 }
 
@@ -92,15 +110,16 @@ const PRAGMAS: [&str; 13] = [
     "table_xinfo",
 ];
 
+fn controls_transaction(context: &AuthContext<'_>) -> bool {
+    matches!(context.action, AuthAction::Transaction { .. } | AuthAction::Savepoint { .. })
+}
+
 /// Whether an effect may prepare this: anything but transaction control, other databases, pragmas that
 /// outlive it, and changes of the store's own tables.
 fn may_effect(context: &AuthContext<'_>) -> bool {
     match context.action {
-        AuthAction::Transaction { .. }
-        | AuthAction::Savepoint { .. }
-        | AuthAction::Attach { .. }
-        | AuthAction::Detach { .. }
-        | AuthAction::Unknown { .. } => false,
+        _ if controls_transaction(context) => false,
+        AuthAction::Attach { .. } | AuthAction::Detach { .. } | AuthAction::Unknown { .. } => false,
         AuthAction::Pragma { pragma_name, pragma_value } => may_use(pragma_name, pragma_value),
         AuthAction::Insert { table_name }
         | AuthAction::Delete { table_name }

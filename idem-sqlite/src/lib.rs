@@ -1,4 +1,39 @@
-//! x
+//! The SQLite store of idem: effects are rows in your own tables, committed together with their receipts.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use idem_core::{Idem, Key, Outcome, Request};
+//! use idem_sqlite::SqliteStore;
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("orders.db");
+//! # rusqlite::Connection::open(&path)?.execute_batch("CREATE TABLE orders (quantity INTEGER)")?;
+//! let idem = Idem::new(SqliteStore::open(&path).await?);
+//! let request = Request::new(Key::new("north", "web-order", "intent-a")?).fingerprint(&3)?;
+//! let outcome = idem
+//!     .execute(&request, |tx| {
+//!         tx.execute("INSERT INTO orders VALUES (?1)", [3])?; // your own table
+//!         Ok(tx.last_insert_rowid())
+//!     })
+//!     .await?;
+//! assert_eq!(outcome, Outcome::Created(1));
+//! # Ok(()) }
+//! ```
+//!
+//! # The file
+//! The store shares the file with your tables, which it never touches, and keeps its own under names that
+//! begin with `idem_`. They read well in the `sqlite3` shell: keys as text, times in milliseconds, a JSON
+//! result as text. Their version is in `idem_version`; `user_version` is yours. The file is switched to its
+//! write-ahead log, and foreign keys are enforced for effects.
+//!
+//! All processes that use the file, idem or not, must do so on one machine, as SQLite's log asks. Do not open
+//! the file by other means than SQLite while a store is open: closing a plain descriptor of it drops the
+//! process's locks.
+//!
+//! # A transaction that you already have
+//! [`run_in`] runs a request inside it, and the receipt is committed with the rest of it.
+
+mod borrowed;
 mod checkpoint;
 mod failure;
 mod group;
@@ -17,6 +52,7 @@ mod thread;
 mod transaction;
 mod writer;
 
+pub use borrowed::{run_in, run_in_at};
 pub use options::{SqliteBuilder, Synchronous};
 pub use schema::create_tables;
 pub use store::SqliteStore;

@@ -160,16 +160,6 @@ impl<W, J> Lead<'_, W, J> {
     pub(crate) fn put_back(&mut self, since: Instant, job: J) {
         self.queue.state.lock().jobs.push_front((since, job));
     }
-
-    /// The writer cannot write any more: what is queued is handed to `refuse`, and what comes is refused.
-    pub(crate) fn retire(mut self, refuse: impl Fn(J)) {
-        let mut state = self.queue.state.lock();
-        state.gone = true;
-        let jobs = std::mem::take(&mut state.jobs);
-        drop(state);
-        drop(self.writer.take());
-        jobs.into_iter().for_each(|(_, job)| refuse(job));
-    }
 }
 
 impl<W, J> Drop for Lead<'_, W, J> {
@@ -184,11 +174,6 @@ impl<W, J> Drop for Lead<'_, W, J> {
             }
         } else {
             self.queue.call(&state);
-        }
-        if state.gone {
-            self.queue.returned.notify_all();
-            self.queue.work.notify_all();
-            self.queue.waiting.notify_all();
         }
     }
 }

@@ -164,7 +164,7 @@ pub(crate) fn reopen(config: &Config) -> rusqlite::Result<Connection> {
 /// # Errors
 /// [`ErrorKind::SchemaNewer`] if a newer version of this library made them; the engine's own.
 pub fn create_tables(connection: &mut Connection) -> Result<(), Error> {
-    check_version(version(connection).map_err(failure::failed)?)?;
+    check_connection(connection)?;
     install(connection).map_err(|error| match error {
         Failure::Engine(error) => failure::failed(error),
         Failure::Version(error) => error,
@@ -189,6 +189,11 @@ fn version(connection: &Connection) -> rusqlite::Result<Option<i64>> {
         return Ok(None);
     }
     connection.query_row("SELECT max(version) FROM main.idem_version", [], |row| row.get(0))
+}
+
+/// Refuses tables that a newer version of this library made.
+pub(crate) fn check_connection(connection: &Connection) -> Result<(), Error> {
+    check_version(version(connection).map_err(failure::failed)?)
 }
 
 fn check_version(found: Option<i64>) -> Result<(), Error> {

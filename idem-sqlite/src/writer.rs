@@ -103,6 +103,11 @@ impl Writer {
             self.broken = true;
             return Err(Died(change.err()));
         }
+        let change = if self.transaction.guard.take_defied() {
+            Err(Error::new(ErrorKind::TransactionEnded))
+        } else {
+            change
+        };
         let after = change.and_then(|change| self.write(&job.key, change, before.as_ref(), now));
         match after {
             Ok(after) if self.is_alive() => {

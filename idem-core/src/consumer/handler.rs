@@ -114,11 +114,13 @@ impl<S: Store + 'static, M: Send + 'static> Handler<S, M> {
         request: &Request,
         message: M,
     ) -> Result<Handled, Error> {
-        // A mark that cannot be made must stop the handler before it runs.
-        request.retention()?;
-        if recorder::is_marked(self.idem.store(), request.key()).await? {
+        let retention = request.retention()?;
+        let (is_marked, now) = recorder::is_marked(self.idem.store(), request.key()).await?;
+        if is_marked {
             return Ok(Handled::Duplicate);
         }
+        // A mark that cannot be made must stop the handler before it runs.
+        retention.expires_at(now)?;
         let failed = |error: BoxError| Error::new(ErrorKind::Handler).with_source(error);
         handle(message).await.map_err(failed)?;
         // Whoever marked meanwhile ran the handler as well: to this caller it makes no difference.

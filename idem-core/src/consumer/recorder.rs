@@ -42,7 +42,7 @@ pub trait Recorder: Send + Sync {
 #[async_trait]
 impl<S: Store + ?Sized> Recorder for S {
     async fn is_processed(&self, consumer: &str, event_id: &str) -> Result<bool, Error> {
-        is_marked(self, &Key::event(consumer, event_id)?).await
+        Ok(is_marked(self, &Key::event(consumer, event_id)?).await?.0)
     }
 
     async fn mark_processed(&self, consumer: &str, event_id: &str) -> Result<Marked, Error> {
@@ -50,9 +50,13 @@ impl<S: Store + ?Sized> Recorder for S {
     }
 }
 
-pub(super) async fn is_marked<S: Store + ?Sized>(store: &S, key: &Key) -> Result<bool, Error> {
+/// Whether the event of that key is marked, and the time that decided.
+pub(super) async fn is_marked<S: Store + ?Sized>(
+    store: &S,
+    key: &Key,
+) -> Result<(bool, Timestamp), Error> {
     let Committed { before, now, .. } = store.transact(key, Box::new(Look)).await?;
-    Ok(before.is_some_and(|record| Receipt::live(&record, now).is_some()))
+    Ok((before.is_some_and(|record| Receipt::live(&record, now).is_some()), now))
 }
 
 pub(super) async fn mark<S: Store + ?Sized>(store: &S, request: &Request) -> Result<Marked, Error> {

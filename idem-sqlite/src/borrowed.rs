@@ -1,0 +1,151 @@
+//! A request in a transaction that the caller already has.
+
+use std::sync::LazyLock;
+
+use idem_core::{
+    Clock, Committed, EffectError, Error, ErrorKind, Execute, Idem, Outcome, Request, Step,
+    SystemClock, decode_result, encode_result, run_step,
+};
+use rusqlite::{Connection, ErrorCode, Transaction};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{SqliteStore, failure, schema, sql::Sql, tables::Tables};
+
+/// One set of texts for all: nothing is guarded on a connection that is not the store's.
+static SQL: LazyLock<Sql> = LazyLock::new(Sql::new);
+
+/// Runs a request inside a transaction that the caller has, as [`Idem::execute`] does inside the store's.
+///
+/// The answer holds once the caller commits, at the caller's durability; if the caller rolls back, nothing
+/// has happened. The database must have idem's tables: a [`SqliteStore`] that was opened on it has made
+/// them, or [`create_tables`](crate::create_tables).
+///
+/// The effect borrows and runs at most once. No authorizer keeps it from ending the transaction: if it does,
+/// this returns [`ErrorKind::TransactionEnded`], and what it wrote before has gone the way of the
+/// transaction. If it returns an error or panics, what it wrote is undone and the transaction goes on.
+///
+/// # Errors
+/// As [`Idem::execute`]. [`ErrorKind::Busy`] if another connection has written since this transaction first
+/// read: begin it with `BEGIN IMMEDIATE`. [`ErrorKind::CannotOpen`] if idem's tables are missing.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use idem_core::{Key, Outcome, Request};
+/// use rusqlite::{Connection, TransactionBehavior};
+/// let mut connection = Connection::open_in_memory()?;
+/// idem_sqlite::create_tables(&mut connection)?;
+/// connection.execute_batch("CREATE TABLE orders (quantity INTEGER)")?;
+///
+/// let request = Request::new(Key::new("north", "web-order", "intent-a")?);
+/// let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+/// let outcome = idem_sqlite::run_in(&transaction, &request, |transaction| {
+///     transaction.execute("INSERT INTO orders VALUES (3)", [])?;
+///     Ok(transaction.last_insert_rowid())
+/// })?;
+/// transaction.commit()?;
+/// assert_eq!(outcome, Outcome::Created(1));
+/// # Ok(()) }
+/// ```
+pub fn run_in<T, F>(
+    transaction: &Transaction<'_>,
+    request: &Request,
+    effect: F,
+) -> Result<Outcome<T>, Error>
+where
+    T: Serialize + DeserializeOwned,
+    F: FnOnce(&Transaction<'_>) -> Result<T, EffectError> + Send,
+{
+    run_in_at(transaction, request, &SystemClock, effect)
+}
+
+/// As [`run_in`], on a clock of the caller's.
+///
+/// # Errors
+/// As [`run_in`].
+pub fn run_in_at<T, F>(
+    transaction: &Transaction<'_>,
+    request: &Request,
+    clock: &dyn Clock,
+    effect: F,
+) -> Result<Outcome<T>, Error>
+where
+    T: Serialize + DeserializeOwned,
+    F: FnOnce(&Transaction<'_>) -> Result<T, EffectError> + Send,
+{
+    let mut effect = Some(effect);
+    let once = move |transaction: &mut &Transaction<'_>| {
+        let effect = effect.take().expect("a borrowed step runs once");
+        encode_result(&effect(transaction)?)
+    };
+    let limit = Idem::<SqliteStore>::RESULT_LIMIT;
+    let mut step = Execute::new(request, limit, once)?;
+    let committed = run(transaction, request, clock, &mut step)?;
+    Outcome::of(&committed, request.fingerprint_value())?.try_map(|stored| decode_result(&stored))
+}
+
+fn run<'t, 'c>(
+    transaction: &'t Transaction<'c>,
+    request: &Request,
+    clock: &dyn Clock,
+    step: &mut dyn Step<&'t Transaction<'c>>,
+) -> Result<Committed, Error> {
+    let (key, sql) = (request.key(), &*SQL);
+    lock(transaction)?;
+    let tables = Tables { connection: transaction, sql };
+    let before = tables.record(key)?;
+    let now = clock.now();
+    if !step.proceeds(before.as_ref(), now) {
+        return Ok(Committed::kept(before, now));
+    }
+    own(transaction, &sql.savepoint)?;
+    let mut lent = transaction;
+    let after = run_step(step, &mut lent, before.as_ref(), now).and_then(|change| {
+        let after = change.stamp(before.as_ref(), now, || tables.next_token(now))?;
+        check_alive(transaction)?;
+        tables.set_record(key, after.as_ref()).map_err(failure::failed)?;
+        Ok(after)
+    });
+    match after {
+        Ok(after) => {
+            own(transaction, &sql.release)?;
+            Ok(Committed { ran: true, before, after, now })
+        }
+        Err(error) => {
+            check_alive(transaction)?;
+            own(transaction, &sql.rollback_to)?;
+            own(transaction, &sql.release)?;
+            Err(error)
+        }
+    }
+}
+
+/// Takes the write lock, so that the time is read after it, and checks the tables.
+fn lock(transaction: &Transaction<'_>) -> Result<(), Error> {
+    let missing = |error: rusqlite::Error| match error.sqlite_error_code() {
+        Some(ErrorCode::Unknown) => {
+            let location = transaction.path().unwrap_or(":memory:").to_string();
+            let problem = "it has no tables of idem: call create_tables first".to_string();
+            Error::new(ErrorKind::CannotOpen { location, problem }).with_source(error)
+        }
+        _ => failure::failed(error),
+    };
+    // Changes nothing, and is a write all the same.
+    let lock = "UPDATE main.idem_version SET version = version WHERE 0";
+    own_with(transaction, lock).map_err(missing)?;
+    schema::check_connection(transaction)
+}
+
+fn check_alive(connection: &Connection) -> Result<(), Error> {
+    if connection.is_autocommit() {
+        return Err(Error::new(ErrorKind::TransactionEnded));
+    }
+    Ok(())
+}
+
+fn own(connection: &Connection, sql: &str) -> Result<(), Error> {
+    own_with(connection, sql).map_err(failure::failed)
+}
+
+fn own_with(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.raw_execute().map(drop)
+}
