@@ -3,6 +3,7 @@
 pub mod cases;
 mod fixture;
 pub mod setup;
+mod steps;
 mod suite;
 
 pub use fixture::{Dynamic, Fixture, HostileEffect};

@@ -9,8 +9,8 @@ use std::{
 };
 
 use idem_core::{
-    EffectError, Fingerprint, Idem, Key, ManualClock, Outcome, Receipt, Request, Space, State,
-    Store, Timestamp, Transaction,
+    EffectError, Fingerprint, Idem, Key, ManualClock, Outcome, Receipt, Record, Request, Space,
+    State, Store, Timestamp, Transaction,
 };
 
 use crate::Fixture;
@@ -34,7 +34,12 @@ pub struct Setup<F: Fixture> {
 impl<F: Fixture> Setup<F> {
     /// A fresh place whose clock stands at [`START`].
     pub async fn new() -> Self {
-        let clock = ManualClock::at(START);
+        Self::at(START).await
+    }
+
+    /// A fresh place whose clock stands at `now`.
+    pub async fn at(now: Timestamp) -> Self {
+        let clock = ManualClock::at(now);
         let fixture = F::create().await;
         let idem = Idem::new(fixture.open(clock.clone()).await);
         Self { fixture, clock, idem }
@@ -43,6 +48,15 @@ impl<F: Fixture> Setup<F> {
     /// Another handle on the same data.
     pub async fn handle(&self) -> Idem<F::Store> {
         Idem::new(self.fixture.open(self.clock.clone()).await)
+    }
+
+    /// The same place after its store was closed and opened again.
+    pub async fn reopened(self) -> Self {
+        let Self { fixture, clock, idem } = self;
+        idem.close().await.expect("closing works");
+        drop(idem);
+        let idem = Idem::new(fixture.open(clock.clone()).await);
+        Self { fixture, clock, idem }
     }
 
     /// Runs [`add`] under `request` and returns its outcome.
@@ -88,6 +102,26 @@ pub async fn receipts<S: Store>(idem: &Idem<S>) -> usize {
     }
 }
 
+/// All that a store keeps, expired or not, in pages of `limit`.
+pub async fn kept<S: Store>(store: &S, limit: usize) -> Vec<(Key, Record)> {
+    let (mut kept, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.list(after.as_ref(), limit).await.expect("listing works");
+        assert!(page.records.len() <= limit, "a page must not hold more than its limit");
+        kept.extend(page.records);
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return kept,
+        }
+    }
+}
+
+/// What a store keeps for `key`, expired or not.
+pub async fn kept_for<S: Store>(store: &S, key: &Key) -> Option<Record> {
+    let kept = kept(store, 100).await.into_iter();
+    kept.filter(|(listed, _)| listed == key).map(|(_, record)| record).next()
+}
+
 /// The effect that most cases run: adds one to the count under `name`, and returns the new count.
 ///
 /// # Errors
@@ -96,6 +130,28 @@ pub fn add<Tx: Transaction + ?Sized>(tx: &mut Tx, name: &str) -> Result<u64, Eff
     let count = tx.get(name.as_bytes())?.map_or(0, |value| parse(&value)) + 1;
     tx.put(name.as_bytes(), count.to_string().as_bytes())?;
     Ok(count)
+}
+
+/// The result of `waited`, which comes in [`PATIENCE`]; `what` says what the case waits for.
+pub async fn within<T>(what: &str, waited: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(PATIENCE, waited).await;
+    done.unwrap_or_else(|_| panic!("waited {PATIENCE:?} for {what}"))
+}
+
+/// Lets others go on until `holds`, within [`PATIENCE`]; `what` says what the case waits for.
+pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let waited = async {
+        while !holds() {
+            tokio::task::yield_now().await;
+        }
+    };
+    within(what, waited).await;
+}
+
+/// The instant so many milliseconds after [`START`].
+#[must_use]
+pub const fn start_plus(millis: i64) -> Timestamp {
+    Timestamp::from_millis(START.as_millis() + millis)
 }
 
 fn parse(value: &[u8]) -> u64 {

@@ -69,14 +69,85 @@ macro_rules! __cases {
             effects_of_two_keys_on_one_value_both_count
             an_effect_reads_its_own_tenants_values_and_its_own_writes
         }
+        $crate::__group! { $fixture, ttl, current_thread,
+            one_millisecond_before_its_end_a_receipt_replays
+            at_its_end_a_receipt_has_expired_and_the_key_runs_again
+            one_millisecond_after_its_end_a_receipt_has_expired
+            a_days_calls_leave_seven_effects_and_six_receipts
+            every_path_agrees_on_the_end
+            an_expired_receipt_behaves_as_a_purged_one
+            what_does_not_run_does_not_extend_the_life
+            the_life_counts_from_the_runs_start
+            retention_is_exact_in_milliseconds
+            a_retention_of_zero_or_beyond_time_is_refused_before_the_effect
+            forever_outlives_any_clock
+            a_clock_that_steps_back_loses_nothing
+            times_compare_as_numbers
+            a_purge_leaves_effects_alone
+        }
+        $crate::__group! { $fixture, purge, current_thread,
+            a_purge_removes_only_the_expired_and_counts_exactly
+            a_background_purge_keeps_its_interval_and_ends_with_its_handle
+            a_background_purge_of_nothing_is_refused
+        }
+        $crate::__group! { $fixture, purge as purge_in_parallel, multi_thread,
+            a_purge_never_removes_what_took_an_expired_ones_place
+        }
+        $crate::__group! { $fixture, keys, current_thread,
+            keys_that_look_alike_are_distinct
+            owners_that_look_alike_have_spaces_of_their_own
+            what_is_no_key_is_refused_alike
+            parts_of_255_bytes_are_kept_whole
+            listing_in_pages_shows_each_key_once
+            equal_fingerprints_replay_and_different_ones_conflict
+            a_fingerprint_is_kept_exactly
+        }
+        $crate::__group! { $fixture, claims, current_thread,
+            a_live_claim_is_in_progress_and_another_fingerprint_conflicts
+            a_claim_holds_until_its_last_millisecond
+            a_taken_over_claim_is_shown_and_its_token_is_smaller
+            a_completed_key_is_claimed_only_after_its_receipt
+            a_live_claim_is_not_forgotten_and_an_ended_one_is
+            a_claim_is_no_receipt
+            a_purge_leaves_claims_until_their_retention_has_passed
+            a_claimed_event_is_neither_processed_nor_marked
+            tokens_grow_strictly
+        }
+        $crate::__group! { $fixture, claims as claims_in_parallel, multi_thread,
+            tokens_grow_from_holder_to_holder
+            of_many_claims_one_wins
+        }
+        $crate::__group! { $fixture, changes, current_thread,
+            a_claim_is_stored_exactly
+            extending_moves_only_the_leases_end
+            keeping_and_removing_do_what_they_say
+            a_steps_writes_are_committed_with_its_change
+            a_failed_step_leaves_neither_write_nor_change
+        }
+        $crate::__group! { $fixture, consumers, current_thread,
+            a_marked_event_is_processed_and_marking_again_says_so
+            consumers_do_not_see_each_others_marks
+            a_failure_is_not_marked_and_a_success_is
+            a_recorded_event_is_a_duplicate_to_a_handler
+            an_atomic_handler_that_failed_leaves_no_write
+            a_queue_with_a_failure_and_a_duplicate_ends_at_its_sum
+            a_delivery_that_was_not_acked_takes_no_second_effect
+            duplicates_are_acked_without_running
+            a_mark_lives_forever_unless_told
+            a_consumer_is_no_tenant_of_its_name
+        }
+        $crate::__group! { $fixture, consumers as consumers_in_parallel, multi_thread,
+            of_many_marks_one_is_first
+            of_many_deliveries_to_an_atomic_handler_one_takes_effect
+        }
     };
 }
 
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __group {
-    ($fixture:ty, $group:ident, current_thread, $($case:ident)*) => {
-        mod $group {
+    ($fixture:ty, $group:ident as $module:ident, current_thread, $($case:ident)*) => {
+        mod $module {
             #[allow(unused_imports)]
             use super::*;
             $(
@@ -87,8 +158,8 @@ macro_rules! __group {
             )*
         }
     };
-    ($fixture:ty, $group:ident, multi_thread, $($case:ident)*) => {
-        mod $group {
+    ($fixture:ty, $group:ident as $module:ident, multi_thread, $($case:ident)*) => {
+        mod $module {
             #[allow(unused_imports)]
             use super::*;
             $(
@@ -102,5 +173,8 @@ macro_rules! __group {
                 }
             )*
         }
+    };
+    ($fixture:ty, $group:ident, $flavour:ident, $($case:ident)*) => {
+        $crate::__group! { $fixture, $group as $group, $flavour, $($case)* }
     };
 }

@@ -1,0 +1,126 @@
+//! Steps of the kit's own: what a store owes to changes that no front asks for.
+
+use std::time::Duration;
+
+use idem_core::{
+    Change, Committed, Error, Fingerprint, Idem, Key, Record, Request, Retention, Span, State,
+    Step, Store, Timestamp, Token, Verdict, judge,
+};
+use uuid::Uuid;
+
+/// How long [`claim`] holds a key.
+pub(crate) const LEASE: i64 = 30_000;
+
+/// The attempt that [`claim`] writes.
+pub(crate) const ATTEMPT: Uuid = Uuid::from_u128(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
+
+/// A lease so long.
+pub(crate) fn lease(millis: i64) -> Span {
+    let millis = u64::try_from(millis).expect("a lease is not negative");
+    Span::new("lease", Duration::from_millis(millis)).expect("a good lease")
+}
+
+/// The change that claims a request's key for [`LEASE`] milliseconds.
+pub(crate) fn claim_of(request: &Request) -> Change {
+    Change::Claim {
+        fingerprint: request.fingerprint_value().copied(),
+        attempt: ATTEMPT,
+        lease: lease(LEASE),
+        retention: request.retention().expect("a good retention"),
+    }
+}
+
+/// Asks for a claim of a request's key, as [`judge`] allows it.
+pub(crate) async fn claim<S: Store>(idem: &Idem<S>, request: &Request) -> Committed {
+    let wanted = Some(request.fingerprint_value().copied());
+    let step = Ask { wanted, change: claim_of(request) };
+    let claimed = idem.store().transact(request.key(), Box::new(step)).await;
+    claimed.expect("a claim is answered")
+}
+
+/// Claims a request's key, which must be free, and returns the token.
+pub(crate) async fn claimed<S: Store>(idem: &Idem<S>, request: &Request) -> Token {
+    let committed = claim(idem, request).await;
+    assert!(committed.ran, "{:?} must be free to be claimed", request.key());
+    token_of(committed.after.as_ref())
+}
+
+/// Asks for `change` on `key`, whatever is recorded.
+pub(crate) async fn change<S: Store>(
+    idem: &Idem<S>,
+    key: &Key,
+    change: Change,
+) -> Result<Committed, Error> {
+    idem.store().transact(key, Box::new(Ask { wanted: None, change })).await
+}
+
+/// Runs `run` in a transaction of `key`, whatever is recorded.
+pub(crate) async fn run<S, R>(idem: &Idem<S>, key: &Key, run: R) -> Result<Committed, Error>
+where
+    S: Store,
+    R: FnMut(&mut S::Transaction) -> Result<Change, Error> + Send + 'static,
+{
+    idem.store().transact(key, Box::new(Run(run))).await
+}
+
+/// The token of a claimed record.
+pub(crate) fn token_of(record: Option<&Record>) -> Token {
+    match record.map(|record| &record.state) {
+        Some(State::Claimed { token, .. }) => *token,
+        other => panic!("the record must be a claim: {other:?}"),
+    }
+}
+
+/// The record that [`claim`] must leave if it ran at `now`.
+pub(crate) fn claimed_record(request: &Request, token: Token, now: Timestamp) -> Record {
+    let retention = request.retention().expect("a good retention");
+    let keep_until = match retention {
+        Retention::For(span) => now.after(span),
+        Retention::Forever => None,
+    };
+    let until = now.after(lease(LEASE)).expect("a lease that the clock can hold");
+    Record {
+        fingerprint: request.fingerprint_value().copied(),
+        attempt: ATTEMPT,
+        created_at: now,
+        state: State::Claimed { token, until, keep_until },
+    }
+}
+
+/// Asks for a change, without an effect.
+struct Ask {
+    /// The fingerprint of a step that wants a free key; none if the step runs on every record.
+    wanted: Option<Option<Fingerprint>>,
+    change: Change,
+}
+
+impl<Tx: ?Sized> Step<Tx> for Ask {
+    fn proceeds(&self, record: Option<&Record>, now: Timestamp) -> bool {
+        let is_free = |wanted: &Option<_>| judge(record, wanted.as_ref(), now) == Verdict::Run;
+        self.wanted.as_ref().is_none_or(is_free)
+    }
+
+    fn effectless(&self) -> bool {
+        true
+    }
+
+    fn run(&mut self, _: &mut Tx, _: Option<&Record>, _: Timestamp) -> Result<Change, Error> {
+        Ok(self.change.clone())
+    }
+}
+
+/// Runs an effect that says itself what becomes of the record.
+struct Run<R>(R);
+
+impl<Tx: ?Sized, R> Step<Tx> for Run<R>
+where
+    R: FnMut(&mut Tx) -> Result<Change, Error> + Send,
+{
+    fn proceeds(&self, _: Option<&Record>, _: Timestamp) -> bool {
+        true
+    }
+
+    fn run(&mut self, tx: &mut Tx, _: Option<&Record>, _: Timestamp) -> Result<Change, Error> {
+        (self.0)(tx)
+    }
+}
