@@ -1,0 +1,356 @@
+//! Opening, sharing and closing a file.
+
+use std::{
+    fs,
+    path::Path,
+    process::Command,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use idem_core::{
+    Certainty, Durability, EffectError, Error, ErrorKind, Idem, Key, Outcome, Request,
+    consumer::Recorder,
+};
+use idem_sqlite::{SqliteStore, SqliteTransaction, Synchronous};
+use rusqlite::Connection;
+use tempfile::TempDir;
+use tokio::sync::Barrier;
+
+fn request(name: &str) -> Request {
+    Request::new(Key::new("north", "order", name).unwrap())
+}
+
+async fn opened(path: &Path) -> Result<Idem<SqliteStore>, Error> {
+    Ok(Idem::new(SqliteStore::open(path).await?))
+}
+
+fn nothing(_: &mut SqliteTransaction) -> Result<(), EffectError> {
+    Ok(())
+}
+
+fn query<T: rusqlite::types::FromSql>(path: &Path, sql: &str) -> T {
+    let connection = Connection::open(path).unwrap();
+    connection.query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+fn problem(opened: Result<SqliteStore, Error>) -> String {
+    let Err(error) = opened else { panic!("this must not open") };
+    assert_eq!(error.certainty(), Certainty::NothingDone);
+    assert!(matches!(error.kind(), ErrorKind::CannotOpen { .. }), "{error:?}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn what_is_no_database_is_refused_by_its_path_and_left_as_it_was() {
+    let folder = TempDir::new().unwrap();
+    let text = folder.path().join("text.db");
+    let content = "no database, but long enough to be taken for one ".repeat(100);
+    fs::write(&text, &content).unwrap();
+    let refused = problem(SqliteStore::open(&text).await);
+    assert!(refused.contains("text.db") && refused.contains("not a database"), "{refused}");
+    assert_eq!(fs::read_to_string(&text).unwrap(), content);
+
+    let refused = problem(SqliteStore::open(folder.path().join("missing/store.db")).await);
+    assert!(refused.contains("missing/store.db") && refused.contains("folder"), "{refused}");
+    assert!(!folder.path().join("missing").exists());
+
+    let refused = problem(SqliteStore::open(folder.path()).await);
+    assert!(refused.contains(&folder.path().display().to_string()), "{refused}");
+}
+
+#[tokio::test]
+async fn a_path_that_names_no_file_is_refused() {
+    for path in ["", ":memory:"] {
+        let Err(error) = SqliteStore::open(path).await else { panic!("{path:?} is no file") };
+        assert!(matches!(error.kind(), ErrorKind::InvalidSetting { field: "path", .. }), "{error}");
+    }
+    let Err(error) = SqliteStore::open("a\0b").await else { panic!("a NUL is in no path") };
+    assert!(matches!(error.kind(), ErrorKind::CannotOpen { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn bad_options_are_refused() {
+    for timeout in [Duration::ZERO, Duration::from_secs(1 << 40), Duration::MAX] {
+        let opened = SqliteStore::builder().busy_timeout(timeout).open_in_memory().await;
+        let Err(error) = opened else { panic!("{timeout:?} is no timeout") };
+        assert!(matches!(error.kind(), ErrorKind::InvalidDuration { field: "busy timeout", .. }));
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_looks_like_a_uri_is_a_name() {
+    let folder = TempDir::new().unwrap();
+    // A relative path is what the engine would take for a URI.
+    let location = folder.path().join("file:odd?mode=memory");
+    let idem = opened(&location).await.unwrap();
+    assert_eq!(idem.execute(&request("a"), nothing).await.unwrap(), Outcome::Created(()));
+    idem.close().await.unwrap();
+    assert!(location.exists());
+}
+
+#[tokio::test]
+async fn tables_of_a_newer_version_are_refused_untouched() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.db");
+    let sql = "CREATE TABLE idem_version (version INTEGER); INSERT INTO idem_version VALUES (99)";
+    Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+    let before = fs::read(&path).unwrap();
+    let Err(error) = SqliteStore::open(&path).await else { panic!("99 is newer") };
+    assert!(matches!(error.kind(), ErrorKind::SchemaNewer { found: 99, supported: 1 }), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[tokio::test]
+async fn the_users_own_database_is_left_as_it_is() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.db");
+    let sql = "CREATE TABLE mine (a); INSERT INTO mine VALUES (7);
+               PRAGMA user_version = 42; PRAGMA application_id = 43;";
+    Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+    let idem = opened(&path).await.unwrap();
+    assert_eq!(idem.execute(&request("a"), nothing).await.unwrap(), Outcome::Created(()));
+    idem.close().await.unwrap();
+    assert_eq!(query::<i64>(&path, "SELECT a FROM mine"), 7);
+    assert_eq!(query::<i64>(&path, "PRAGMA user_version"), 42);
+    assert_eq!(query::<i64>(&path, "PRAGMA application_id"), 43);
+    let foreign = "SELECT count(*) FROM sqlite_schema
+                   WHERE tbl_name != 'mine' AND tbl_name NOT LIKE 'idem\\_%' ESCAPE '\\'";
+    assert_eq!(query::<i64>(&path, foreign), 0);
+}
+
+#[tokio::test]
+async fn the_tables_read_well_in_a_shell() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.db");
+    let idem = opened(&path).await.unwrap();
+    let request = Request::new(Key::new("north", "order", "007").unwrap()).retain_forever();
+    let outcome =
+        idem.execute(&request, |_| Ok(vec!["é".to_string(), "b".to_string()])).await.unwrap();
+    assert!(matches!(outcome, Outcome::Created(_)));
+    let row: String = query(
+        &path,
+        "SELECT concat_ws('|', kind, tenant, operation, key, state, result, typeof(result),
+                          typeof(created_at), coalesce(expires_at, 'never')) FROM idem_records",
+    );
+    assert_eq!(row, r#"request|north|order|007|completed|["é","b"]|text|integer|never"#);
+}
+
+#[tokio::test]
+async fn a_damaged_row_is_an_error_and_never_a_new_run() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.db");
+    let idem = opened(&path).await.unwrap();
+    assert_eq!(idem.execute(&request("a"), nothing).await.unwrap(), Outcome::Created(()));
+    let damages = [
+        "state = 'gone'",
+        "attempt = x'00'",
+        "fingerprint = x'0102'",
+        "result = NULL",
+        "result = 7",
+        "state = 'claimed', lease_until = NULL, token = 1",
+        "state = 'claimed', lease_until = 9e15, token = -1",
+    ];
+    for damage in damages {
+        let connection = Connection::open(&path).unwrap();
+        connection.execute_batch("CREATE TABLE kept AS SELECT * FROM idem_records").unwrap();
+        connection.execute_batch(&format!("UPDATE idem_records SET {damage}")).unwrap();
+        let run =
+            |_: &mut SqliteTransaction| -> Result<(), EffectError> { panic!("it must not run") };
+        let error = idem.execute(&request("a"), run).await.expect_err(damage);
+        assert!(matches!(error.kind(), ErrorKind::Damaged { .. }), "{damage}: {error:?}");
+        assert!(idem.forget(request("a").key()).await.is_err(), "{damage}");
+        assert!(idem.list(None, 10).await.is_err(), "{damage}");
+        let restore = "DELETE FROM idem_records; INSERT INTO idem_records SELECT * FROM kept;
+                       DROP TABLE kept";
+        connection.execute_batch(restore).unwrap();
+    }
+    assert_eq!(idem.execute(&request("a"), nothing).await.unwrap(), Outcome::Replayed(()));
+}
+
+#[tokio::test]
+async fn after_closing_every_call_says_so_and_closing_again_is_harmless() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.db");
+    for store in [
+        SqliteStore::open(&path).await.unwrap(),
+        SqliteStore::builder().dedicated_writer(true).open(&path).await.unwrap(),
+        SqliteStore::open_in_memory().await.unwrap(),
+    ] {
+        let idem = Idem::new(store.clone());
+        let run = idem.execute(&request("a"), nothing).await.unwrap();
+        assert_eq!(run.result(), Some(()));
+        idem.close().await.unwrap();
+        idem.close().await.unwrap();
+        let closed = |error: Error| assert!(matches!(error.kind(), ErrorKind::Closed), "{error:?}");
+        closed(idem.execute(&request("a"), nothing).await.unwrap_err());
+        closed(idem.execute(&request("b"), nothing).await.unwrap_err());
+        closed(idem.receipt(request("a").key()).await.unwrap_err());
+        closed(idem.forget(request("a").key()).await.unwrap_err());
+        closed(idem.purge(1).await.unwrap_err());
+        closed(idem.list(None, 1).await.unwrap_err());
+        closed(idem.value(&request("a").key().space(), b"x").await.unwrap_err());
+        closed(store.is_processed("c", "1").await.unwrap_err());
+        closed(store.mark_processed("c", "1").await.unwrap_err());
+    }
+    // The last one who closes a file takes its log away.
+    assert!(!path.with_extension("db-wal").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn closing_waits_for_what_is_under_way() {
+    let folder = TempDir::new().unwrap();
+    let idem = opened(&folder.path().join("store.db")).await.unwrap();
+    let (started, starts) = std::sync::mpsc::channel();
+    let (finish, finished) = std::sync::mpsc::channel::<()>();
+    let running = tokio::spawn({
+        let idem = idem.clone();
+        async move {
+            let effect = move |_: &mut SqliteTransaction| {
+                started.send(()).map_err(|_| "nobody waits for the start")?;
+                finished.recv().map_err(|_| "nobody lets it finish")?;
+                Ok(())
+            };
+            idem.execute(&request("slow"), effect).await
+        }
+    });
+    tokio::task::spawn_blocking(move || starts.recv()).await.unwrap().unwrap();
+    let closing = tokio::spawn({
+        let idem = idem.clone();
+        async move { idem.close().await }
+    });
+    // The closing has begun as soon as new calls are refused.
+    while !matches!(
+        idem.receipt(request("x").key())
+            .await
+            .map_err(|error| matches!(error.kind(), ErrorKind::Closed)),
+        Err(true)
+    ) {
+        tokio::task::yield_now().await;
+    }
+    assert!(!closing.is_finished(), "it must wait for the effect");
+    finish.send(()).unwrap();
+    assert_eq!(running.await.unwrap().unwrap(), Outcome::Created(()));
+    closing.await.unwrap().unwrap();
+    let again = opened(&folder.path().join("store.db")).await.unwrap();
+    assert_eq!(again.execute(&request("slow"), nothing).await.unwrap(), Outcome::Replayed(()));
+}
+
+#[tokio::test]
+async fn a_foreign_lock_is_waited_for_up_to_the_timeout_and_nothing_is_done() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.db");
+    let builder = SqliteStore::builder().busy_timeout(Duration::from_millis(200));
+    let idem = Idem::new(builder.open(&path).await.unwrap());
+    assert_eq!(idem.execute(&request("before"), nothing).await.unwrap(), Outcome::Created(()));
+    let foreign = Connection::open(&path).unwrap();
+    foreign.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let start = Instant::now();
+    let error = idem.execute(&request("a"), nothing).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Busy { .. }), "{error:?}");
+    assert_eq!(error.certainty(), Certainty::NothingDone);
+    assert!(start.elapsed() >= Duration::from_millis(200), "it waits as long as it may");
+    let replayed = idem.execute(&request("before"), nothing).await.unwrap();
+    assert_eq!(replayed, Outcome::Replayed(()), "a replay needs no lock");
+    foreign.execute_batch("COMMIT").unwrap();
+    assert_eq!(idem.execute(&request("a"), nothing).await.unwrap(), Outcome::Created(()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_handles_open_a_fresh_file_at_once() {
+    for _ in 0..10 {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("store.db");
+        let barrier = Arc::new(Barrier::new(8));
+        let opening = (0..8).map(|number| {
+            let (path, barrier) = (path.clone(), Arc::clone(&barrier));
+            tokio::spawn(async move {
+                barrier.wait().await;
+                let idem = opened(&path).await.unwrap();
+                idem.execute(&request("a"), move |_| Ok(number)).await.unwrap()
+            })
+        });
+        let mut outcomes = Vec::new();
+        for opened in opening.collect::<Vec<_>>() {
+            outcomes.push(opened.await.unwrap());
+        }
+        let created: Vec<_> =
+            outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Created(_))).collect();
+        assert_eq!(created.len(), 1, "{outcomes:?}");
+        let first = created[0].result();
+        assert!(outcomes.iter().all(|outcome| outcome.result() == first), "{outcomes:?}");
+        assert_eq!(query::<i64>(&path, "SELECT count(*) FROM idem_version"), 1);
+        assert_eq!(query::<i64>(&path, "SELECT count(*) FROM idem_token"), 1);
+    }
+}
+
+#[tokio::test]
+async fn several_processes_share_a_file() {
+    const PATH: &str = "IDEM_TEST_SHARED_FILE";
+    if let Ok(path) = std::env::var(PATH) {
+        return share(&opened(Path::new(&path)).await.unwrap()).await;
+    }
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.db");
+    let sql = "CREATE TABLE orders (id INTEGER PRIMARY KEY)";
+    Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+    // This very test, in processes that find the path in their environment.
+    let children = (0..4).map(|_| {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "several_processes_share_a_file"]).env(PATH, &path);
+        child.spawn().unwrap()
+    });
+    for mut child in children.collect::<Vec<_>>() {
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(query::<i64>(&path, "SELECT count(*) FROM orders"), 50);
+    assert_eq!(query::<i64>(&path, "SELECT count(*) FROM idem_records"), 50);
+}
+
+async fn share(idem: &Idem<SqliteStore>) {
+    for number in 0..50 {
+        let request = request(&format!("shared-{number}"));
+        let effect = |tx: &mut SqliteTransaction| {
+            tx.execute("INSERT INTO orders DEFAULT VALUES", [])?;
+            Ok(tx.last_insert_rowid())
+        };
+        let outcome = idem.execute(&request, effect).await.unwrap();
+        assert!(matches!(outcome, Outcome::Created(_) | Outcome::Replayed(_)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_log_stays_bounded_under_load() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.db");
+    let builder = SqliteStore::builder().synchronous(Synchronous::Normal);
+    let idem = Idem::new(builder.open(&path).await.unwrap());
+    let writing = (0..4).map(|task| {
+        let idem = idem.clone();
+        tokio::spawn(async move {
+            for number in 0..250 {
+                let request = request(&format!("{task}-{number}"));
+                let outcome = idem.execute(&request, |_| Ok("x".repeat(100_000))).await.unwrap();
+                assert!(matches!(outcome, Outcome::Created(_)));
+            }
+        })
+    });
+    for task in writing.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    let log = fs::metadata(folder.path().join("store.db-wal")).unwrap().len();
+    // The backstop of 16000 pages, and what one group may add to it.
+    assert!(log < 72 << 20, "of 100 MB written the log still holds {log} bytes");
+}
+
+#[tokio::test]
+async fn what_a_store_declares_is_what_it_was_opened_with() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.db");
+    let full = SqliteStore::open(&path).await.unwrap();
+    assert_eq!(Idem::new(full).guarantees().durability, Durability::PowerLoss);
+    let normal = SqliteStore::builder().synchronous(Synchronous::Normal).open(&path).await.unwrap();
+    assert_eq!(Idem::new(normal).guarantees().durability, Durability::ProcessCrash);
+    let memory = SqliteStore::open_in_memory().await.unwrap();
+    assert_eq!(Idem::new(memory).guarantees().durability, Durability::Process);
+}

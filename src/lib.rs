@@ -1,0 +1,17 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![doc = include_str!("../README.md")]
+
+mod open;
+
+pub use idem_core::*;
+pub use open::open;
+
+/// The in-memory store, for tests and single processes.
+#[cfg(feature = "memory")]
+#[cfg_attr(docsrs, doc(cfg(feature = "memory")))]
+pub use idem_memory as memory;
+
+/// The SQLite store: effects are rows in your own tables.
+#[cfg(feature = "sqlite")]
+#[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
+pub use idem_sqlite as sqlite;

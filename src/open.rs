@@ -1,0 +1,104 @@
+//! A store by its URL.
+
+use std::{borrow::Cow, sync::Arc};
+
+use idem_core::{DynStore, Error, ErrorKind, Field};
+
+#[cfg(feature = "memory")]
+mod memory;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+/// Every scheme that there is, and the feature that brings it.
+const SCHEMES: [(&str, &str); 2] = [("memory", "memory"), ("sqlite", "sqlite")];
+
+/// Opens the store that a URL names, for a program that chooses at run time.
+///
+/// | URL | store | options |
+/// | --- | --- | --- |
+/// | `memory:` | a new one in memory | `capacity`: entries at most |
+/// | `sqlite:orders.db` | that file | `synchronous`: `full` or `normal`; `busy_timeout_ms`; `dedicated_writer`: `true` or `false` |
+/// | `sqlite::memory:` | a new one in SQLite's memory | as above |
+///
+/// Options follow a `?` and are separated by `&`: `sqlite:orders.db?synchronous=normal`. In a path, `%`, `?`
+/// and `#` are written `%25`, `%3F` and `%23`. With a store chosen so, effects have the portable
+/// [`Transaction`](idem_core::Transaction).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), idem_store::Error> {
+/// use idem_store::{Idem, Key, Outcome, Request, Transaction};
+/// let idem = Idem::new(idem_store::open("memory:?capacity=1000").await?);
+/// let request = Request::new(Key::new("north", "sign-up", "intent-a")?);
+/// let outcome = idem
+///     .execute(&request, |tx| {
+///         tx.put(b"signed-up", b"yes")?;
+///         Ok(1)
+///     })
+///     .await?;
+/// assert_eq!(outcome, Outcome::Created(1));
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// [`ErrorKind::InvalidSetting`] for what is no URL, an unknown scheme, one whose feature is off, or an
+/// option that is unknown, given twice or of no good value; and whatever the store has to say of the rest.
+pub async fn open(url: &str) -> Result<Arc<DynStore>, Error> {
+    let url = Url::parse(url)?;
+    match url.scheme {
+        #[cfg(feature = "memory")]
+        "memory" => memory::open(url),
+        #[cfg(feature = "sqlite")]
+        "sqlite" => sqlite::open(url).await,
+        scheme => Err(unknown_scheme(scheme)),
+    }
+}
+
+fn unknown_scheme(scheme: &str) -> Error {
+    if let Some((_, feature)) = SCHEMES.iter().find(|(known, _)| *known == scheme) {
+        return invalid("URL", format!("build with the feature `{feature}` to open `{scheme}:`"));
+    }
+    let known = SCHEMES.map(|(known, _)| format!("`{known}:`")).join(", ");
+    invalid("URL", format!("there is no scheme `{scheme}:`: use one of {known}"))
+}
+
+/// The parts of a URL: `scheme:path?option=value&..`.
+struct Url<'u> {
+    scheme: &'u str,
+    path: Cow<'u, str>,
+    options: Vec<(Cow<'u, str>, Cow<'u, str>)>,
+}
+
+impl<'u> Url<'u> {
+    fn parse(url: &'u str) -> Result<Self, Error> {
+        let (scheme, rest) = url.split_once(':').ok_or_else(|| {
+            invalid("URL", "it has no scheme: begin it with one, such as `sqlite:`".to_string())
+        })?;
+        if rest.contains('#') {
+            return Err(invalid("URL", "it holds a `#`: write it as %23".to_string()));
+        }
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let path = percent_encoding::percent_decode_str(path).decode_utf8();
+        let path = path.map_err(|_| invalid("URL", "its path is not UTF-8".to_string()))?;
+        let options: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
+        for (number, (name, _)) in options.iter().enumerate() {
+            if options[..number].iter().any(|(earlier, _)| earlier == name) {
+                return Err(invalid("option", format!("`{name}` is given twice: give it once")));
+            }
+        }
+        Ok(Self { scheme, path, options })
+    }
+}
+
+/// Why an option's value is not acceptable.
+fn bad_value(name: &str, value: &str, wanted: &str) -> Error {
+    invalid("option", format!("`{name}` is `{value}`: give {wanted}"))
+}
+
+fn unknown_option(scheme: &str, name: &str, known: &str) -> Error {
+    invalid("option", format!("`{scheme}:` has no option `{name}`: it has {known}"))
+}
+
+fn invalid(field: Field, problem: String) -> Error {
+    Error::new(ErrorKind::InvalidSetting { field, problem })
+}

@@ -1,0 +1,26 @@
+//! `memory:`
+
+use std::sync::Arc;
+
+use idem_core::{DynStore, Error, erase};
+use idem_memory::MemoryStore;
+
+use super::{Url, bad_value, invalid, unknown_option};
+
+pub(super) fn open(url: Url<'_>) -> Result<Arc<DynStore>, Error> {
+    if !url.path.is_empty() {
+        return Err(invalid("URL", "`memory:` takes no path: leave it out".to_string()));
+    }
+    let mut store = MemoryStore::new();
+    for (name, value) in &url.options {
+        match &**name {
+            "capacity" => {
+                let entries =
+                    value.parse().map_err(|_| bad_value(name, value, "a number of entries"))?;
+                store = MemoryStore::with_capacity(entries);
+            }
+            _ => return Err(unknown_option("memory", name, "`capacity`")),
+        }
+    }
+    Ok(erase(store))
+}

@@ -1,0 +1,41 @@
+//! `sqlite:`
+
+use std::{sync::Arc, time::Duration};
+
+use idem_core::{DynStore, Error, erase};
+use idem_sqlite::{SqliteStore, Synchronous};
+
+use super::{Url, bad_value, unknown_option};
+
+const OPTIONS: &str = "`synchronous`, `busy_timeout_ms` and `dedicated_writer`";
+
+pub(super) async fn open(url: Url<'_>) -> Result<Arc<DynStore>, Error> {
+    let mut builder = SqliteStore::builder();
+    for (name, value) in &url.options {
+        builder = match &**name {
+            "synchronous" => builder.synchronous(match &**value {
+                "full" => Synchronous::Full,
+                "normal" => Synchronous::Normal,
+                _ => return Err(bad_value(name, value, "`full` or `normal`")),
+            }),
+            "busy_timeout_ms" => {
+                let millis = value
+                    .parse()
+                    .map_err(|_| bad_value(name, value, "a number of milliseconds"))?;
+                builder.busy_timeout(Duration::from_millis(millis))
+            }
+            "dedicated_writer" => {
+                let dedicated =
+                    value.parse().map_err(|_| bad_value(name, value, "`true` or `false`"))?;
+                builder.dedicated_writer(dedicated)
+            }
+            _ => return Err(unknown_option("sqlite", name, OPTIONS)),
+        };
+    }
+    let store = if url.path == ":memory:" {
+        builder.open_in_memory().await?
+    } else {
+        builder.open(&*url.path).await?
+    };
+    Ok(erase(store))
+}
