@@ -1,6 +1,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![doc = include_str!("../README.md")]
 
+// Without a backend there is nothing that a URL could open.
+#[cfg_attr(not(any(feature = "memory", feature = "sqlite")), allow(dead_code))]
 mod open;
 
 pub use idem_core::*;

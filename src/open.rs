@@ -45,7 +45,8 @@ const SCHEMES: [(&str, &str); 2] = [("memory", "memory"), ("sqlite", "sqlite")];
 /// option that is unknown, given twice or of no good value; and whatever the store has to say of the rest.
 pub async fn open(url: &str) -> Result<Arc<DynStore>, Error> {
     let url = Url::parse(url)?;
-    match url.scheme {
+    // Schemes have no case: RFC 3986, section 3.1.
+    match &*url.scheme.to_ascii_lowercase() {
         #[cfg(feature = "memory")]
         "memory" => memory::open(url),
         #[cfg(feature = "sqlite")]

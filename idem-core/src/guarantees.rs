@@ -60,12 +60,15 @@ pub struct Guarantees {
     pub clock: ClockSource,
     /// What waits while an effect of another key runs.
     pub delays: Delays,
+    /// Whether an effect may run more than once before one run commits.
+    pub reruns: bool,
     /// Whether [`crate::Store::list`] works.
     pub lists: bool,
 }
 
 impl Guarantees {
-    /// What a store promises; it counts on the local clock, delays nothing and can list.
+    /// What a store promises; it goes by the local clock, delays nothing, may run effects again and can
+    /// list.
     #[must_use]
     pub const fn new(durability: Durability, sharing: Sharing) -> Self {
         Self {
@@ -73,6 +76,7 @@ impl Guarantees {
             sharing,
             clock: ClockSource::Local,
             delays: Delays::Nothing,
+            reruns: true,
             lists: true,
         }
     }
@@ -88,6 +92,13 @@ impl Guarantees {
     #[must_use]
     pub const fn delays(mut self, delays: Delays) -> Self {
         self.delays = delays;
+        self
+    }
+
+    /// The same with effects that may run again, or never do.
+    #[must_use]
+    pub const fn reruns(mut self, reruns: bool) -> Self {
+        self.reruns = reruns;
         self
     }
 

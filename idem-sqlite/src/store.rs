@@ -133,9 +133,8 @@ impl Shared {
     fn write(&self) {
         while let Some(mut lead) = self.queue.lead() {
             // A panic here would be this library's fault; it must not strand those who wait.
-            let turns =
-                AssertUnwindSafe(|| while group::turn(&mut lead, Wait::Yes) != Turn::Idle {});
-            drop(catch_unwind(turns));
+            let turns = || while group::turn(&mut lead, Wait::Yes) != Turn::Idle {};
+            drop(catch_unwind(AssertUnwindSafe(|| reentry::leading(turns))));
         }
     }
 
@@ -220,12 +219,17 @@ impl Shared {
 
 /// Commits one group on this thread; the writer thread goes on with what is left.
 fn lead_once(mut lead: Lead<'_, Writer, Job>) {
-    group::turn(&mut lead, Wait::No);
+    reentry::leading(|| group::turn(&mut lead, Wait::No));
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.0.close();
+        if !reentry::is_leading() {
+            return self.0.close();
+        }
+        // An effect held the last handle and is dropped by the leader, which must go on for this to end.
+        let shared = Arc::clone(&self.0);
+        drop(thread::spawn("idem-sqlite-close", move || shared.close()));
     }
 }
 

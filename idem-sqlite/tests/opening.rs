@@ -237,6 +237,34 @@ async fn closing_waits_for_what_is_under_way() {
 }
 
 #[tokio::test]
+async fn an_effect_that_holds_the_last_handle_is_dropped_without_a_hang() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.db");
+    let store = SqliteStore::builder().dedicated_writer(true).open(&path).await.unwrap();
+    let idem = Idem::new(store.clone());
+    let (dropped, drops) = tokio::sync::oneshot::channel::<()>();
+    let foreign = Connection::open(&path).unwrap();
+    foreign.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let request = request("a");
+    let effect = move |_: &mut SqliteTransaction| {
+        let _held = (&store, &dropped);
+        Ok(())
+    };
+    let mut running = Box::pin(idem.execute(&request, effect));
+    let waker = std::task::Waker::noop();
+    assert!(running.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
+    drop(running);
+    drop(idem);
+    foreign.execute_batch("COMMIT").unwrap();
+    let gone = tokio::time::timeout(Duration::from_secs(20), drops).await;
+    assert!(gone.expect("the writer must drop the effect").is_err());
+    // The log goes with the last connection but this one: the writer's is closed.
+    let closed =
+        || foreign.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+    assert_eq!(closed().unwrap(), 0);
+}
+
+#[tokio::test]
 async fn a_foreign_lock_is_waited_for_up_to_the_timeout_and_nothing_is_done() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
