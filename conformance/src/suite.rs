@@ -48,59 +48,124 @@ macro_rules! suite {
 }
 
 /// The list. A case is named once, here; the kit's own tests compare it with the functions that exist.
+///
+/// An entry is `group as module, runtime, [yes] { cases }`; in the place of `[yes]` stands the capability
+/// that its cases need.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __cases {
     ($fixture:ty, $reopen:tt $faults:tt $hostile:tt) => {
-        $crate::__group! { $fixture, lifecycle, current_thread,
-            a_new_key_runs_and_stores_an_exact_receipt
-            a_repeated_key_is_replayed_and_says_so
-            a_replay_is_byte_identical_through_every_handle
-            another_fingerprint_conflicts_and_changes_nothing
-            an_absent_fingerprint_equals_only_an_absent_one
-            every_part_of_a_key_tells_it_apart
-            an_effect_runs_on_neither_replay_nor_conflict
-            empty_and_falsy_results_replay_as_what_they_were
-            a_result_over_the_limit_is_refused_with_its_effect
-            a_result_that_does_not_decode_is_never_a_new_run
-            a_result_that_would_not_read_back_is_refused
-            reading_a_receipt_changes_nothing
-            a_forgotten_key_runs_again
-            effects_of_two_keys_on_one_value_both_count
-            an_effect_reads_its_own_tenants_values_and_its_own_writes
+        $crate::__groups! { [$fixture] []
+            lifecycle as lifecycle, current_thread, [yes] {
+                a_new_key_runs_and_stores_an_exact_receipt
+                a_repeated_key_is_replayed_and_says_so
+                a_replay_is_byte_identical_through_every_handle
+                another_fingerprint_conflicts_and_changes_nothing
+                an_absent_fingerprint_equals_only_an_absent_one
+                every_part_of_a_key_tells_it_apart
+                an_effect_runs_on_neither_replay_nor_conflict
+                empty_and_falsy_results_replay_as_what_they_were
+                a_result_over_the_limit_is_refused_with_its_effect
+                a_result_that_does_not_decode_is_never_a_new_run
+                a_result_that_would_not_read_back_is_refused
+                reading_a_receipt_changes_nothing
+                a_forgotten_key_runs_again
+                effects_of_two_keys_on_one_value_both_count
+                an_effect_reads_its_own_tenants_values_and_its_own_writes
+            }
+            rollback as rollback, multi_thread, [yes] {
+                an_effects_error_reaches_its_caller_and_leaves_nothing
+                a_retry_after_an_error_creates_one_effect
+                an_error_after_many_writes_leaves_everything_as_before
+                a_panic_is_rolled_back_and_told_to_its_caller_alone
+                a_panic_with_any_payload_is_rolled_back
+                a_refused_result_takes_back_what_its_effect_wrote
+                a_caller_dropped_at_any_await_leaves_the_key_whole
+                many_cancelled_callers_leave_each_key_whole
+                a_refusal_returned_as_a_result_is_remembered
+            }
+            rollback as rollback_of_refused_receipts, multi_thread, $faults {
+                an_error_between_effect_and_receipt_leaves_neither
+            }
+            rollback as rollback_of_hostile_effects, multi_thread, $hostile {
+                an_effect_that_ends_the_transaction_harms_only_itself
+            }
+            effects as effects, multi_thread, [yes] {
+                an_effect_run_again_leaves_one_set_of_writes
+                an_error_of_an_effect_that_misread_is_never_told
+                a_panic_of_an_effect_that_misread_is_never_told
+                an_effect_that_always_misreads_ends_in_a_typed_error
+                an_effect_that_runs_another_key_never_hangs
+                an_effect_that_runs_its_own_key_never_hangs
+                an_effect_that_reads_its_own_store_never_hangs
+            }
+            concurrency as concurrency, multi_thread, [yes] {
+                callers_of_one_key_create_once_and_replay_alike
+                of_two_fingerprints_only_the_winners_side_is_served
+                callers_of_many_keys_do_not_disturb_each_other
+                a_counter_shared_by_many_keys_is_exact
+                the_loser_of_a_race_never_sees_an_error
+                an_expired_key_under_contention_runs_once_more
+                after_a_winner_rolls_back_one_of_the_others_runs
+                a_slow_effect_delays_no_more_than_declared
+            }
+            concurrency as concurrency_on_one_thread, current_thread, [yes] {
+                two_callers_of_one_key_on_one_thread_both_finish
+            }
+        }
+    };
+}
+
+/// Takes the list entry by entry: makes tests of those whose capability is there, and collects the names of
+/// the others.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __groups {
+    ([$fixture:ty] [$($omitted:tt)*]) => {
+        /// The cases that are not run, each with the reason.
+        #[allow(dead_code)]
+        pub(crate) const OMITTED: &[(&str, &str)] = &[$($omitted)*];
+    };
+    (
+        [$fixture:ty] [$($omitted:tt)*]
+        $group:ident as $module:ident, $runtime:ident, [yes] { $($case:ident)* }
+        $($rest:tt)*
+    ) => {
+        mod $module {
+            #[allow(unused_imports)]
+            use super::*;
+            $( $crate::__case! { $fixture, $runtime, $group, $case } )*
+        }
+        $crate::__groups! { [$fixture] [$($omitted)*] $($rest)* }
+    };
+    (
+        [$fixture:ty] [$($omitted:tt)*]
+        $group:ident as $module:ident, $runtime:ident, [no $reason:literal] { $($case:ident)* }
+        $($rest:tt)*
+    ) => {
+        $crate::__groups! {
+            [$fixture] [$($omitted)* $( (stringify!($case), $reason), )*] $($rest)*
         }
     };
 }
 
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __group {
-    ($fixture:ty, $group:ident, current_thread, $($case:ident)*) => {
-        mod $group {
-            #[allow(unused_imports)]
-            use super::*;
-            $(
-                #[$crate::tokio::test(crate = "idem_conformance::tokio")]
-                async fn $case() {
-                    $crate::cases::$group::$case::<$fixture>().await;
-                }
-            )*
+macro_rules! __case {
+    ($fixture:ty, current_thread, $group:ident, $case:ident) => {
+        #[$crate::tokio::test(crate = "idem_conformance::tokio")]
+        async fn $case() {
+            $crate::cases::$group::$case::<$fixture>().await;
         }
     };
-    ($fixture:ty, $group:ident, multi_thread, $($case:ident)*) => {
-        mod $group {
-            #[allow(unused_imports)]
-            use super::*;
-            $(
-                #[$crate::tokio::test(
-                    crate = "idem_conformance::tokio",
-                    flavor = "multi_thread",
-                    worker_threads = 4
-                )]
-                async fn $case() {
-                    $crate::cases::$group::$case::<$fixture>().await;
-                }
-            )*
+    ($fixture:ty, multi_thread, $group:ident, $case:ident) => {
+        #[$crate::tokio::test(
+            crate = "idem_conformance::tokio",
+            flavor = "multi_thread",
+            worker_threads = 4
+        )]
+        async fn $case() {
+            $crate::cases::$group::$case::<$fixture>().await;
         }
     };
 }
