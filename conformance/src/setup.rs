@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Condvar, Mutex,
         atomic::{AtomicUsize, Ordering},
         mpsc,
     },
@@ -68,6 +68,22 @@ impl<F: Fixture> Setup<F> {
     ) -> BoxFuture<Result<Outcome<u64>, Error>> {
         let (idem, name) = (self.idem.clone(), name.into());
         Box::pin(async move { idem.execute(&request, move |tx| add(tx, &name)).await })
+    }
+
+    /// As [`Setup::adding`], with an effect that meets those of the other callers.
+    pub fn meeting(
+        &self,
+        meeting: &Meeting,
+        request: Request,
+        name: impl Into<String>,
+    ) -> BoxFuture<Result<Outcome<u64>, Error>> {
+        let (idem, meeting, name) = (self.idem.clone(), meeting.clone(), name.into());
+        let effect = move |tx: &mut Tx<F>| {
+            let count = add(tx, &name);
+            meeting.wait();
+            count
+        };
+        Box::pin(async move { idem.execute(&request, effect).await })
     }
 
     /// Runs `call` at one barrier with seven neighbours that add to one count, and returns its answer.
@@ -296,5 +312,34 @@ impl Rival {
     pub fn commits_meanwhile(&self) -> bool {
         self.turns.send(()).expect("the rival listens");
         self.commits.recv_timeout(self.patience).is_ok()
+    }
+}
+
+/// Where the effects of several callers wait for each other, so that callers really overlap.
+#[derive(Clone)]
+pub struct Meeting {
+    effects: Arc<(Mutex<usize>, Condvar)>,
+    patience: Duration,
+}
+
+impl Meeting {
+    /// A meeting of effects in this store.
+    pub fn new<S: Store>(idem: &Idem<S>) -> Self {
+        // Under a lock of the store effects never meet, and each first one waits in vain.
+        let patience = match idem.guarantees().delays {
+            Delays::Nothing => Duration::from_millis(300),
+            _ => Duration::from_millis(20),
+        };
+        Self { effects: Arc::default(), patience }
+    }
+
+    /// Waits a while for a second effect; whoever comes later goes on at once. To be called by effects.
+    pub fn wait(&self) {
+        let (count, changed) = &*self.effects;
+        let mut count = count.lock().expect("nobody panics here");
+        *count += 1;
+        changed.notify_all();
+        let wait = changed.wait_timeout_while(count, self.patience, |count| *count < 2);
+        drop(wait.expect("nobody panics here"));
     }
 }

@@ -1,13 +1,13 @@
 //! What callers at the same time are told.
 
-use std::{collections::BTreeSet, sync::mpsc, time::Duration};
+use std::{collections::BTreeSet, pin::pin, sync::mpsc, time::Duration};
 
 use idem_core::{Delays, Error, Fingerprint, Outcome, Transaction};
 
 use crate::{
     Fixture,
     cases::rollback::Declined,
-    setup::{PATIENCE, Runs, Setup, Tx, add, aside, key, request, together, within},
+    setup::{Meeting, PATIENCE, Runs, Setup, Tx, add, aside, key, request, together, within},
 };
 
 /// Asserts that one of the callers created `result` and all others replayed it.
@@ -31,10 +31,28 @@ pub async fn callers_of_one_key_create_once_and_replay_alike<F: Fixture>() {
     for callers in [8, 8, 8, 8, 64, 64] {
         keys += 1;
         let name = format!("key-{keys}");
-        let caller = |_| setup.adding(request(&name, "p"), &name);
-        assert_one_created(together((0..callers).map(caller)).await, 1);
-        assert_eq!(setup.count("north", &name).await, 1, "one key has one effect");
-        assert_eq!(setup.receipt(&key(&name)).await.result, "1");
+        let mark = |number: u64| format!("{name}-{number}");
+        let meeting = Meeting::new(&setup.idem);
+        let caller = |number| {
+            let (idem, request) = (setup.idem.clone(), request(&name, "p"));
+            let (mark, meeting) = (mark(number), meeting.clone());
+            // Reads nothing, so that nothing but the key stands between these effects.
+            let effect = move |tx: &mut Tx<F>| {
+                tx.put(mark.as_bytes(), b"1")?;
+                meeting.wait();
+                Ok(number)
+            };
+            async move { idem.execute(&request, effect).await }
+        };
+        let answers = together((0..callers).map(caller)).await;
+        let receipt = setup.receipt(&key(&name)).await;
+        let winner = std::str::from_utf8(&receipt.result).unwrap().parse().unwrap();
+        assert_one_created(answers, winner);
+        for number in 0..callers {
+            let expected = u64::from(number == winner);
+            let count = setup.count("north", &mark(number)).await;
+            assert_eq!(count, expected, "one key has one effect, its winner's");
+        }
     }
     assert_eq!(setup.receipts().await, keys, "one key has one receipt");
 }
@@ -42,16 +60,19 @@ pub async fn callers_of_one_key_create_once_and_replay_alike<F: Fixture>() {
 /// 31. Of two fingerprints at a barrier only the winner's side is created or replayed; the other conflicts.
 pub async fn of_two_fingerprints_only_the_winners_side_is_served<F: Fixture>() {
     let setup = Setup::<F>::new().await;
-    let sides = ["p", "q"];
     for round in 0..8 {
         let name = format!("key-{round}");
+        let meeting = Meeting::new(&setup.idem);
         let caller = |number: usize| {
-            let (idem, side) = (setup.idem.clone(), sides[number % 2]);
-            let (request, name) = (request(&name, side), name.clone());
-            async move {
-                let effect = move |tx: &mut _| add(tx, &name).map(|_| side.to_string());
-                (side, idem.execute(&request, effect).await.unwrap())
-            }
+            let (idem, side) = (setup.idem.clone(), ["p", "q"][number % 2]);
+            let (request, mark) = (request(&name, side), format!("{name}-{side}"));
+            let meeting = meeting.clone();
+            let effect = move |tx: &mut Tx<F>| {
+                tx.put(mark.as_bytes(), b"1")?;
+                meeting.wait();
+                Ok(side.to_string())
+            };
+            async move { (side, idem.execute(&request, effect).await.unwrap()) }
         };
         let answers = together((0..32).map(caller)).await;
         let is_created =
@@ -72,7 +93,10 @@ pub async fn of_two_fingerprints_only_the_winners_side_is_served<F: Fixture>() {
         }
         let receipt = setup.receipt(&key(&name)).await;
         assert_eq!(receipt.fingerprint, Some(Fingerprint::of(winner).unwrap()));
-        assert_eq!(setup.count("north", &name).await, 1, "the other side's effect must not stay");
+        for side in ["p", "q"] {
+            let count = setup.count("north", &format!("{name}-{side}")).await;
+            assert_eq!(count, u64::from(side == winner), "only the winner's effect stays");
+        }
     }
 }
 
@@ -148,7 +172,8 @@ pub async fn an_expired_key_under_contention_runs_once_more<F: Fixture>() {
     let setup = Setup::<F>::new().await;
     for run in 1..=8 {
         let parameters = format!("parameters-{run}");
-        let caller = |_| setup.adding(request("a", &parameters), "count");
+        let meeting = Meeting::new(&setup.idem);
+        let caller = |_| setup.meeting(&meeting, request("a", &parameters), "count");
         assert_one_created(together((0..16).map(caller)).await, run);
         assert_eq!(setup.count("north", "count").await, run, "an expired key runs once more");
         assert_eq!(setup.receipts().await, 1, "the new receipt replaces the expired one");
@@ -161,12 +186,13 @@ pub async fn after_a_winner_rolls_back_one_of_the_others_runs<F: Fixture>() {
     let setup = Setup::<F>::new().await;
     for round in 0..16 {
         let name = format!("key-{round}");
-        let runs = Runs::default();
+        let (runs, meeting) = (Runs::default(), Meeting::new(&setup.idem));
         let caller = |_| {
-            let (idem, request, runs) = (setup.idem.clone(), request(&name, "p"), runs.clone());
-            let name = name.clone();
+            let (idem, request) = (setup.idem.clone(), request(&name, "p"));
+            let (name, runs, meeting) = (name.clone(), runs.clone(), meeting.clone());
             let effect = move |tx: &mut _| {
                 let count = add(tx, &name)?;
+                meeting.wait();
                 if runs.bump() == 1 { Err(Declined(round).into()) } else { Ok(count) }
             };
             async move { idem.execute(&request, effect).await }
@@ -207,18 +233,19 @@ pub async fn a_slow_effect_delays_no_more_than_declared<F: Fixture>() {
     let before = setup.receipt(&key("earlier")).await;
     let (started, mut start) = tokio::sync::mpsc::unbounded_channel();
     let (release, released) = mpsc::channel();
+    let mut is_released = false;
     let idem = setup.idem.clone();
     let effect = move |tx: &mut Tx<F>| {
         tx.put(b"slow", b"1")?;
-        // A caller that has failed listens no more; a run after the first finds its release spent.
+        // A case that has failed listens no more.
         let _ = started.send(());
-        Ok(released.recv_timeout(PATIENCE).is_ok())
+        // One release is for all runs.
+        is_released = is_released || released.recv_timeout(PATIENCE).is_ok();
+        Ok(is_released)
     };
     let slow = aside(async move { idem.execute(&request("slow", "p"), effect).await });
-    // Polled beside the rest, as a thread of its own runs it.
-    let slow = tokio::spawn(slow);
     within("the slow effect's start", start.recv()).await.expect("the slow effect starts");
-    let mut other = tokio::spawn(aside(setup.adding(request("other", "p"), "other")));
+    let mut other = pin!(aside(setup.adding(request("other", "p"), "other")));
     if delays <= Delays::Writes {
         let replay = aside(setup.adding(request("earlier", "p"), "earlier"));
         let replay = within("a replay beside a slow effect", replay).await.unwrap();
@@ -229,14 +256,14 @@ pub async fn a_slow_effect_delays_no_more_than_declared<F: Fixture>() {
         assert_eq!(receipt, Some(before));
     }
     if delays == Delays::Nothing {
-        let other = within("another key beside a slow effect", &mut other).await.unwrap().unwrap();
+        let other = within("another key beside a slow effect", &mut other).await.unwrap();
         assert_eq!(other, Outcome::Created(1));
     }
     release.send(()).expect("the slow effect must still run while the others go on");
-    let slow = within("the slow effect's commit", slow).await.unwrap().unwrap();
+    let slow = within("the slow effect's commit", slow).await.unwrap();
     assert_eq!(slow, Outcome::Created(true), "the slow effect must have waited for its release");
     if delays != Delays::Nothing {
-        let other = within("another key after a slow effect", other).await.unwrap().unwrap();
+        let other = within("another key after a slow effect", other).await.unwrap();
         assert_eq!(other, Outcome::Created(1));
     }
     assert_eq!(setup.count("north", "slow").await, 1);
