@@ -1,5 +1,7 @@
 //! Stores by their URLs.
 
+// Helpers of tests are no tests to the lint.
+#![allow(clippy::unwrap_used)]
 #![cfg_attr(not(any(feature = "memory", feature = "sqlite")), allow(unused_imports))]
 
 use idem_store::{DynStore, Error, ErrorKind, Idem, Key, Outcome, Request};

@@ -1,5 +1,6 @@
-//! What every backend of idem must answer.
+#![doc = include_str!("../README.md")]
 
+pub mod callers;
 pub mod cases;
 mod fixture;
 pub mod setup;

@@ -9,17 +9,24 @@ use std::{
 };
 
 use idem_core::{
-    EffectError, Fingerprint, Idem, Key, ManualClock, Outcome, Receipt, Record, Request, Space,
-    State, Store, Timestamp, Transaction,
+    BoxFuture, EffectError, Error, Fingerprint, Idem, Key, ManualClock, Outcome, Receipt, Record,
+    Request, Space, State, Store, Timestamp, Transaction,
 };
+use tokio::sync::Barrier;
 
-use crate::Fixture;
+use crate::{
+    Fixture,
+    callers::{Meeting, at, joined},
+};
 
 /// When every case begins: an odd millisecond, so that what rounds to seconds shows.
 pub const START: Timestamp = Timestamp::from_millis(1_700_000_000_123);
 
 /// How long a case waits for a real event before it gives up.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The transaction of a fixture's store.
+pub type Tx<F> = <<F as Fixture>::Store as Store>::Transaction;
 
 /// A fresh place with a store open on it, and the clock of both.
 pub struct Setup<F: Fixture> {
@@ -64,10 +71,74 @@ impl<F: Fixture> Setup<F> {
         self.idem.execute(request, move |tx| add(tx, name)).await.expect("nothing fails here")
     }
 
+    /// A caller to spawn: runs [`add`] under `request`.
+    pub fn adding(
+        &self,
+        request: Request,
+        name: impl Into<String>,
+    ) -> BoxFuture<Result<Outcome<u64>, Error>> {
+        let (idem, name) = (self.idem.clone(), name.into());
+        Box::pin(async move { idem.execute(&request, move |tx| add(tx, &name)).await })
+    }
+
+    /// As [`Setup::adding`], with an effect that meets those of the other callers.
+    pub fn meeting(
+        &self,
+        meeting: &Meeting,
+        request: Request,
+        name: impl Into<String>,
+    ) -> BoxFuture<Result<Outcome<u64>, Error>> {
+        let (idem, meeting, name) = (self.idem.clone(), meeting.clone(), name.into());
+        let effect = move |tx: &mut Tx<F>| {
+            let count = add(tx, &name);
+            meeting.wait();
+            count
+        };
+        Box::pin(async move { idem.execute(&request, effect).await })
+    }
+
+    /// Runs `call` at one barrier with seven neighbours that add to one count, and returns its answer.
+    ///
+    /// The neighbours must notice nothing: each is created and counted.
+    pub async fn among_neighbours<T: Send + 'static>(
+        &self,
+        name: &str,
+        call: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        let before = self.count("north", "neighbours").await;
+        let barrier = Arc::new(Barrier::new(8));
+        let call = at(&barrier, call);
+        let neighbour = |number| {
+            let request = request(&format!("{name}-neighbour-{number}"), "p");
+            at(&barrier, self.adding(request, "neighbours"))
+        };
+        let neighbours: Vec<_> = (0..7).map(neighbour).collect();
+        let answer = joined(name, call).await;
+        let mut counts = Vec::new();
+        for neighbour in neighbours {
+            match joined("a neighbour", neighbour).await {
+                Ok(Outcome::Created(count)) => counts.push(count),
+                other => panic!("{name} must not disturb its neighbours: {other:?}"),
+            }
+        }
+        counts.sort_unstable();
+        let expected: Vec<_> = (before + 1..=before + 7).collect();
+        assert_eq!(counts, expected, "{name} must not disturb what its neighbours count");
+        assert_eq!(self.count("north", "neighbours").await, before + 7, "{name}");
+        answer
+    }
+
     /// The committed count under `name` in the tenant's space; 0 if there is none.
     pub async fn count(&self, tenant: &str, name: &str) -> u64 {
         let space = Space::tenant(tenant).expect("a good tenant");
         count_in(&self.idem, &space, name).await
+    }
+
+    /// The committed text under `name` in the space of the tenant `north`.
+    pub async fn text(&self, name: &str) -> Option<String> {
+        let space = Space::tenant("north").expect("a good tenant");
+        let value = self.idem.value(&space, name.as_bytes()).await.expect("reading works");
+        value.map(|value| String::from_utf8(value.to_vec()).expect("values are text"))
     }
 
     /// The live receipt of a key, which must be there.
@@ -130,22 +201,6 @@ pub fn add<Tx: Transaction + ?Sized>(tx: &mut Tx, name: &str) -> Result<u64, Eff
     let count = tx.get(name.as_bytes())?.map_or(0, |value| parse(&value)) + 1;
     tx.put(name.as_bytes(), count.to_string().as_bytes())?;
     Ok(count)
-}
-
-/// The result of `waited`, which comes in [`PATIENCE`]; `what` says what the case waits for.
-pub async fn within<T>(what: &str, waited: impl Future<Output = T>) -> T {
-    let done = tokio::time::timeout(PATIENCE, waited).await;
-    done.unwrap_or_else(|_| panic!("waited {PATIENCE:?} for {what}"))
-}
-
-/// Lets others go on until `holds`, within [`PATIENCE`]; `what` says what the case waits for.
-pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let waited = async {
-        while !holds() {
-            tokio::task::yield_now().await;
-        }
-    };
-    within(what, waited).await;
 }
 
 /// The instant so many milliseconds after [`START`].

@@ -26,7 +26,7 @@ macro_rules! suite {
         hostile_effects: $hostile:ident $(($no_hostile:literal))? $(,)?
     ) => {
         /// The suite on the store as it is.
-        mod concrete {
+        pub(crate) mod concrete {
             #[allow(unused_imports)]
             use super::*;
             $crate::__cases! {
@@ -35,7 +35,7 @@ macro_rules! suite {
             }
         }
         /// The suite on the store behind `Arc<DynStore>`.
-        mod dynamic {
+        pub(crate) mod dynamic {
             #[allow(unused_imports)]
             use super::*;
             $crate::__cases! {
@@ -48,133 +48,201 @@ macro_rules! suite {
 }
 
 /// The list. A case is named once, here; the kit's own tests compare it with the functions that exist.
+///
+/// An entry is `group as module, runtime, [yes] { cases }`; in the place of `[yes]` stands the capability
+/// that its cases need.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __cases {
     ($fixture:ty, $reopen:tt $faults:tt $hostile:tt) => {
-        $crate::__group! { $fixture, lifecycle, current_thread,
-            a_new_key_runs_and_stores_an_exact_receipt
-            a_repeated_key_is_replayed_and_says_so
-            a_replay_is_byte_identical_through_every_handle
-            another_fingerprint_conflicts_and_changes_nothing
-            an_absent_fingerprint_equals_only_an_absent_one
-            every_part_of_a_key_tells_it_apart
-            an_effect_runs_on_neither_replay_nor_conflict
-            empty_and_falsy_results_replay_as_what_they_were
-            a_result_over_the_limit_is_refused_with_its_effect
-            a_result_that_does_not_decode_is_never_a_new_run
-            a_result_that_would_not_read_back_is_refused
-            reading_a_receipt_changes_nothing
-            a_forgotten_key_runs_again
-            effects_of_two_keys_on_one_value_both_count
-            an_effect_reads_its_own_tenants_values_and_its_own_writes
+        $crate::__groups! { [$fixture] []
+            lifecycle as lifecycle, current_thread, [yes] {
+                a_new_key_runs_and_stores_an_exact_receipt
+                a_repeated_key_is_replayed_and_says_so
+                a_replay_is_byte_identical_through_every_handle
+                another_fingerprint_conflicts_and_changes_nothing
+                an_absent_fingerprint_equals_only_an_absent_one
+                every_part_of_a_key_tells_it_apart
+                an_effect_runs_on_neither_replay_nor_conflict
+                empty_and_falsy_results_replay_as_what_they_were
+                a_result_over_the_limit_is_refused_with_its_effect
+                a_result_that_does_not_decode_is_never_a_new_run
+                a_result_that_would_not_read_back_is_refused
+                reading_a_receipt_changes_nothing
+                a_forgotten_key_runs_again
+                effects_of_two_keys_on_one_value_both_count
+                an_effect_reads_its_own_tenants_values_and_its_own_writes
+            }
+            rollback as rollback, multi_thread, [yes] {
+                an_effects_error_reaches_its_caller_and_leaves_nothing
+                a_retry_after_an_error_creates_one_effect
+                an_error_after_many_writes_leaves_everything_as_before
+                a_panic_is_rolled_back_and_told_to_its_caller_alone
+                a_panic_with_any_payload_is_rolled_back
+                a_refused_result_takes_back_what_its_effect_wrote
+                a_caller_dropped_at_any_await_leaves_the_key_whole
+                many_cancelled_callers_leave_each_key_whole
+                a_refusal_returned_as_a_result_is_remembered
+            }
+            rollback as rollback_of_refused_receipts, multi_thread, $faults {
+                an_error_between_effect_and_receipt_leaves_neither
+            }
+            rollback as rollback_of_hostile_effects, multi_thread, $hostile {
+                an_effect_that_ends_the_transaction_harms_only_itself
+            }
+            effects as effects, multi_thread, [yes] {
+                an_effect_run_again_leaves_one_set_of_writes
+                an_error_of_an_effect_that_misread_is_never_told
+                a_panic_of_an_effect_that_misread_is_never_told
+                an_effect_that_always_misreads_ends_in_a_typed_error
+                an_effect_that_runs_another_key_never_hangs
+                an_effect_that_runs_its_own_key_never_hangs
+                an_effect_that_reads_its_own_store_never_hangs
+            }
+            concurrency as concurrency, multi_thread, [yes] {
+                callers_of_one_key_create_once_and_replay_alike
+                of_two_fingerprints_only_the_winners_side_is_served
+                callers_of_many_keys_do_not_disturb_each_other
+                a_counter_shared_by_many_keys_is_exact
+                the_loser_of_a_race_never_sees_an_error
+                an_expired_key_under_contention_runs_once_more
+                after_a_winner_rolls_back_one_of_the_others_runs
+                a_slow_effect_delays_no_more_than_declared
+            }
+            concurrency as concurrency_on_one_thread, current_thread, [yes] {
+                two_callers_of_one_key_on_one_thread_both_finish
+            }
+            ttl as ttl, current_thread, [yes] {
+                one_millisecond_before_its_end_a_receipt_replays
+                at_its_end_a_receipt_has_expired_and_the_key_runs_again
+                one_millisecond_after_its_end_a_receipt_has_expired
+                a_days_calls_leave_seven_effects_and_six_receipts
+                every_path_agrees_on_the_end
+                an_expired_receipt_behaves_as_a_purged_one
+                what_does_not_run_does_not_extend_the_life
+                the_life_counts_from_the_runs_start
+                retention_is_exact_in_milliseconds
+                a_retention_of_zero_or_beyond_time_is_refused_before_the_effect
+                forever_outlives_any_clock
+                a_clock_that_steps_back_loses_nothing
+                times_compare_as_numbers
+                a_purge_leaves_effects_alone
+            }
+            purge as purge, current_thread, [yes] {
+                a_purge_removes_only_the_expired_and_counts_exactly
+                a_background_purge_keeps_its_interval_and_ends_with_its_handle
+                a_background_purge_of_nothing_is_refused
+            }
+            purge as purge_in_parallel, multi_thread, [yes] {
+                a_purge_never_removes_what_took_an_expired_ones_place
+            }
+            keys as keys, current_thread, [yes] {
+                keys_that_look_alike_are_distinct
+                owners_that_look_alike_have_spaces_of_their_own
+                what_is_no_key_is_refused_alike
+                parts_of_255_bytes_are_kept_whole
+                listing_in_pages_shows_each_key_once
+                equal_fingerprints_replay_and_different_ones_conflict
+                a_fingerprint_is_kept_exactly
+            }
+            keys as keys_after_reopening, current_thread, $reopen {
+                what_is_kept_survives_reopening_exactly
+            }
+            claims as claims, current_thread, [yes] {
+                a_live_claim_is_in_progress_and_another_fingerprint_conflicts
+                a_claim_holds_until_its_last_millisecond
+                a_taken_over_claim_is_shown_and_its_token_is_smaller
+                a_completed_key_is_claimed_only_after_its_receipt
+                a_live_claim_is_not_forgotten_and_an_ended_one_is
+                a_claim_is_no_receipt
+                a_purge_leaves_claims_until_their_retention_has_passed
+                a_claimed_event_is_neither_processed_nor_marked
+                tokens_grow_strictly
+            }
+            claims as claims_in_parallel, multi_thread, [yes] {
+                tokens_grow_from_holder_to_holder
+                of_many_claims_one_wins
+            }
+            claims as claims_after_reopening, current_thread, $reopen {
+                tokens_and_claims_survive_reopening
+            }
+            changes as changes, current_thread, [yes] {
+                a_claim_is_stored_exactly
+                extending_moves_only_the_leases_end
+                keeping_and_removing_do_what_they_say
+                a_steps_writes_are_committed_with_its_change
+                a_failed_step_leaves_neither_write_nor_change
+            }
+            consumers as consumers, current_thread, [yes] {
+                a_marked_event_is_processed_and_marking_again_says_so
+                consumers_do_not_see_each_others_marks
+                a_failure_is_not_marked_and_a_success_is
+                a_recorded_event_is_a_duplicate_to_a_handler
+                an_atomic_handler_that_failed_leaves_no_write
+                a_queue_with_a_failure_and_a_duplicate_ends_at_its_sum
+                a_delivery_that_was_not_acked_takes_no_second_effect
+                duplicates_are_acked_without_running
+                a_mark_lives_forever_unless_told
+                a_consumer_is_no_tenant_of_its_name
+            }
+            consumers as consumers_in_parallel, multi_thread, [yes] {
+                of_many_marks_one_is_first
+                of_many_deliveries_to_an_atomic_handler_one_takes_effect
+            }
         }
-        $crate::__group! { $fixture, ttl, current_thread,
-            one_millisecond_before_its_end_a_receipt_replays
-            at_its_end_a_receipt_has_expired_and_the_key_runs_again
-            one_millisecond_after_its_end_a_receipt_has_expired
-            a_days_calls_leave_seven_effects_and_six_receipts
-            every_path_agrees_on_the_end
-            an_expired_receipt_behaves_as_a_purged_one
-            what_does_not_run_does_not_extend_the_life
-            the_life_counts_from_the_runs_start
-            retention_is_exact_in_milliseconds
-            a_retention_of_zero_or_beyond_time_is_refused_before_the_effect
-            forever_outlives_any_clock
-            a_clock_that_steps_back_loses_nothing
-            times_compare_as_numbers
-            a_purge_leaves_effects_alone
+    };
+}
+
+/// Takes the list entry by entry: makes tests of those whose capability is there, and collects the names of
+/// the others.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __groups {
+    ([$fixture:ty] [$($omitted:tt)*]) => {
+        /// The cases that are not run, each with the reason.
+        #[allow(dead_code)]
+        pub(crate) const OMITTED: &[(&str, &str)] = &[$($omitted)*];
+    };
+    (
+        [$fixture:ty] [$($omitted:tt)*]
+        $group:ident as $module:ident, $runtime:ident, [yes] { $($case:ident)* }
+        $($rest:tt)*
+    ) => {
+        mod $module {
+            #[allow(unused_imports)]
+            use super::*;
+            $( $crate::__case! { $fixture, $runtime, $group, $case } )*
         }
-        $crate::__group! { $fixture, purge, current_thread,
-            a_purge_removes_only_the_expired_and_counts_exactly
-            a_background_purge_keeps_its_interval_and_ends_with_its_handle
-            a_background_purge_of_nothing_is_refused
-        }
-        $crate::__group! { $fixture, purge as purge_in_parallel, multi_thread,
-            a_purge_never_removes_what_took_an_expired_ones_place
-        }
-        $crate::__group! { $fixture, keys, current_thread,
-            keys_that_look_alike_are_distinct
-            owners_that_look_alike_have_spaces_of_their_own
-            what_is_no_key_is_refused_alike
-            parts_of_255_bytes_are_kept_whole
-            listing_in_pages_shows_each_key_once
-            equal_fingerprints_replay_and_different_ones_conflict
-            a_fingerprint_is_kept_exactly
-        }
-        $crate::__group! { $fixture, claims, current_thread,
-            a_live_claim_is_in_progress_and_another_fingerprint_conflicts
-            a_claim_holds_until_its_last_millisecond
-            a_taken_over_claim_is_shown_and_its_token_is_smaller
-            a_completed_key_is_claimed_only_after_its_receipt
-            a_live_claim_is_not_forgotten_and_an_ended_one_is
-            a_claim_is_no_receipt
-            a_purge_leaves_claims_until_their_retention_has_passed
-            a_claimed_event_is_neither_processed_nor_marked
-            tokens_grow_strictly
-        }
-        $crate::__group! { $fixture, claims as claims_in_parallel, multi_thread,
-            tokens_grow_from_holder_to_holder
-            of_many_claims_one_wins
-        }
-        $crate::__group! { $fixture, changes, current_thread,
-            a_claim_is_stored_exactly
-            extending_moves_only_the_leases_end
-            keeping_and_removing_do_what_they_say
-            a_steps_writes_are_committed_with_its_change
-            a_failed_step_leaves_neither_write_nor_change
-        }
-        $crate::__group! { $fixture, consumers, current_thread,
-            a_marked_event_is_processed_and_marking_again_says_so
-            consumers_do_not_see_each_others_marks
-            a_failure_is_not_marked_and_a_success_is
-            a_recorded_event_is_a_duplicate_to_a_handler
-            an_atomic_handler_that_failed_leaves_no_write
-            a_queue_with_a_failure_and_a_duplicate_ends_at_its_sum
-            a_delivery_that_was_not_acked_takes_no_second_effect
-            duplicates_are_acked_without_running
-            a_mark_lives_forever_unless_told
-            a_consumer_is_no_tenant_of_its_name
-        }
-        $crate::__group! { $fixture, consumers as consumers_in_parallel, multi_thread,
-            of_many_marks_one_is_first
-            of_many_deliveries_to_an_atomic_handler_one_takes_effect
+        $crate::__groups! { [$fixture] [$($omitted)*] $($rest)* }
+    };
+    (
+        [$fixture:ty] [$($omitted:tt)*]
+        $group:ident as $module:ident, $runtime:ident, [no $reason:literal] { $($case:ident)* }
+        $($rest:tt)*
+    ) => {
+        $crate::__groups! {
+            [$fixture] [$($omitted)* $( (stringify!($case), $reason), )*] $($rest)*
         }
     };
 }
 
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __group {
-    ($fixture:ty, $group:ident as $module:ident, current_thread, $($case:ident)*) => {
-        mod $module {
-            #[allow(unused_imports)]
-            use super::*;
-            $(
-                #[$crate::tokio::test(crate = "idem_conformance::tokio")]
-                async fn $case() {
-                    $crate::cases::$group::$case::<$fixture>().await;
-                }
-            )*
+macro_rules! __case {
+    ($fixture:ty, current_thread, $group:ident, $case:ident) => {
+        #[$crate::tokio::test(crate = "idem_conformance::tokio")]
+        async fn $case() {
+            $crate::cases::$group::$case::<$fixture>().await;
         }
     };
-    ($fixture:ty, $group:ident as $module:ident, multi_thread, $($case:ident)*) => {
-        mod $module {
-            #[allow(unused_imports)]
-            use super::*;
-            $(
-                #[$crate::tokio::test(
-                    crate = "idem_conformance::tokio",
-                    flavor = "multi_thread",
-                    worker_threads = 4
-                )]
-                async fn $case() {
-                    $crate::cases::$group::$case::<$fixture>().await;
-                }
-            )*
+    ($fixture:ty, multi_thread, $group:ident, $case:ident) => {
+        #[$crate::tokio::test(
+            crate = "idem_conformance::tokio",
+            flavor = "multi_thread",
+            worker_threads = 4
+        )]
+        async fn $case() {
+            $crate::cases::$group::$case::<$fixture>().await;
         }
-    };
-    ($fixture:ty, $group:ident, $flavour:ident, $($case:ident)*) => {
-        $crate::__group! { $fixture, $group as $group, $flavour, $($case)* }
     };
 }

@@ -163,4 +163,5 @@ fn settle_failed(lead: &mut Lent<'_>, jobs: Vec<(Instant, StepJob)>, error: Opti
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests;

@@ -1,5 +1,8 @@
 //! A request in a transaction that the caller already has.
 
+// Helpers of tests are no tests to the lint.
+#![allow(clippy::unwrap_used)]
+
 use std::time::Duration;
 
 use idem_core::{Certainty, Error, ErrorKind, Idem, Key, ManualClock, Outcome, Request, Timestamp};

@@ -1,5 +1,8 @@
 //! What an effect cannot do to the store and to its neighbours.
 
+// Helpers of tests are no tests to the lint.
+#![allow(clippy::unwrap_used)]
+
 use std::time::{Duration, Instant};
 
 use idem_core::{

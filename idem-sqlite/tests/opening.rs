@@ -1,5 +1,8 @@
 //! Opening, sharing and closing a file.
 
+// Helpers of tests are no tests to the lint.
+#![allow(clippy::unwrap_used)]
+
 use std::{
     fs,
     path::Path,

@@ -14,7 +14,8 @@ use tokio::{sync::Barrier, task::JoinSet};
 
 use crate::{
     Fixture,
-    setup::{Runs, START, Setup, add, kept, kept_for, key, request, start_plus, within},
+    callers::within,
+    setup::{Runs, START, Setup, add, kept, kept_for, key, request, start_plus},
     steps::{LEASE, change, claim, claimed, claimed_record, token_of},
 };
 

@@ -19,7 +19,8 @@ use tokio::{sync::Barrier, task::JoinSet};
 
 use crate::{
     Fixture,
-    setup::{Setup, add, count_in, kept, request_for, start_plus, within},
+    callers::within,
+    setup::{Setup, add, count_in, kept, request_for, start_plus},
 };
 
 /// A payment; a broken one fails whoever handles it.

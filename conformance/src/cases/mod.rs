@@ -5,8 +5,11 @@
 
 pub mod changes;
 pub mod claims;
+pub mod concurrency;
 pub mod consumers;
+pub mod effects;
 pub mod keys;
 pub mod lifecycle;
 pub mod purge;
+pub mod rollback;
 pub mod ttl;

@@ -13,7 +13,8 @@ use tokio::{sync::Barrier, task::JoinSet};
 
 use crate::{
     Fixture,
-    setup::{Setup, add, kept, key, request, until, within},
+    callers::{until, within},
+    setup::{Setup, add, kept, key, request},
 };
 
 /// How long the receipts of [`request`] live.

@@ -1,0 +1,261 @@
+//! What an effect may meet: it is run again, its reads were not one state, it asks its own store.
+
+use std::{
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Wake},
+    thread::{self, Thread},
+    time::{Duration, Instant},
+};
+
+use idem_core::{
+    Certainty, EffectError, Error, ErrorKind, Outcome, Space, Transaction,
+    consumer::{Marked, Recorder},
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    Fixture,
+    callers::{Rival, aside, within},
+    cases::rollback::Declined,
+    setup::{PATIENCE, Runs, Setup, Tx, add, key, request},
+};
+
+/// 26. An effect that the store runs again leaves one set of writes, and the committed run's result.
+pub async fn an_effect_run_again_leaves_one_set_of_writes<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let runs = Runs::default();
+    let (rival, rival_ended) = Rival::new(&setup.idem, "rival", |tx| add(tx, "count").map(drop));
+    let counted = runs.clone();
+    let effect = move |tx: &mut Tx<F>| {
+        let run = counted.bump();
+        let count = add(tx, "count")?;
+        let overtaken = run == 1 && rival.commits_meanwhile();
+        tx.put(format!("run-{run}").as_bytes(), b"1")?;
+        tx.put(b"run", run.to_string().as_bytes())?;
+        Ok((run, count, overtaken))
+    };
+    let outcome = setup.idem.execute(&request("a", "p"), effect).await.unwrap();
+    let Outcome::Created((run, count, overtaken)) = outcome else {
+        panic!("the key is fresh: {outcome:?}")
+    };
+    assert!(!overtaken, "a run whose reads another caller changed must not be committed");
+    assert_eq!(run, runs.get(), "the run that was committed must be the last");
+    assert_eq!(setup.text("run").await, Some(run.to_string()), "value and result of one run");
+    for other in 1..=run {
+        let expected = (other == run).then(|| "1".to_string());
+        assert_eq!(setup.text(&format!("run-{other}")).await, expected, "one set of writes");
+    }
+    assert_eq!(setup.receipt(&key("a")).await.result, format!("[{run},{count},false]"));
+    assert_eq!(within("the rival's commit", rival_ended).await, 1);
+    assert_eq!(setup.count("north", "count").await, 2, "neither caller's update may be lost");
+}
+
+/// 29. An effect's error is never told if what it read was not one state: it runs again.
+pub async fn an_error_of_an_effect_that_misread_is_never_told<F: Fixture>() {
+    misread::<F>(|| Err(Declined(1).into())).await;
+}
+
+/// 29. An effect's panic is never told if what it read was not one state: it runs again.
+pub async fn a_panic_of_an_effect_that_misread_is_never_told<F: Fixture>() {
+    misread::<F>(|| panic!("the left and the right do not belong together")).await;
+}
+
+/// Writes two values that belong together.
+fn write_both<Tx: Transaction + ?Sized>(tx: &mut Tx) -> Result<(), EffectError> {
+    let both = add(tx, "left")?;
+    tx.put(b"right", both.to_string().as_bytes())?;
+    Ok(())
+}
+
+async fn misread<F: Fixture>(fail: fn() -> Result<u64, EffectError>) {
+    let setup = Setup::<F>::new().await;
+    let prepared = setup.idem.execute(&request("before", "p"), write_both).await.unwrap();
+    assert_eq!(prepared, Outcome::Created(()));
+    let (rival, rival_ended) = Rival::new(&setup.idem, "rival", write_both);
+    let (runs, misreads) = (Runs::default(), Runs::default());
+    let counted = (runs.clone(), misreads.clone());
+    let effect = move |tx: &mut Tx<F>| {
+        let left = tx.get(b"left")?;
+        if counted.0.bump() == 1 {
+            rival.commits_meanwhile();
+        }
+        if tx.get(b"right")? != left {
+            counted.1.bump();
+            return fail();
+        }
+        add(tx, "count")?;
+        Ok(left.map_or(0, |left| u64::from(left[0] - b'0')))
+    };
+    let outcome = setup.idem.execute(&request("a", "p"), effect).await;
+    let outcome = outcome.expect("what an effect that misread ends with must not be told");
+    // Before the rival's commit or after it: both are one state.
+    let expected: &[u64] = if misreads.get() > 0 { &[2] } else { &[1, 2] };
+    assert!(
+        matches!(outcome, Outcome::Created(both) if expected.contains(&both)),
+        "an effect must see one state: {outcome:?} after {} misreads",
+        misreads.get()
+    );
+    assert!(runs.get() > misreads.get(), "an effect that misread runs again");
+    assert_eq!(setup.count("north", "count").await, 1);
+    assert_eq!(within("the rival's commit", rival_ended).await, 1);
+    assert_eq!(setup.count("north", "right").await, 2);
+}
+
+/// 29. An effect that misreads each time it runs ends in a typed error, with nothing done.
+pub async fn an_effect_that_always_misreads_ends_in_a_typed_error<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let (rival, rival_ended) = Rival::new(&setup.idem, "rival", write_both);
+    let effect = move |tx: &mut Tx<F>| {
+        let left = tx.get(b"left")?;
+        rival.commits_meanwhile();
+        if tx.get(b"right")? != left {
+            return Err(Declined(1).into());
+        }
+        add(tx, "count")
+    };
+    let idem = setup.idem.clone();
+    let call = aside(async move { idem.execute(&request("a", "p"), effect).await });
+    match within("the end of an effect that misreads each time", call).await {
+        // Where an effect cannot misread.
+        Ok(outcome) => assert_eq!(outcome, Outcome::Created(1)),
+        Err(error) => {
+            assert!(matches!(error.kind(), ErrorKind::Contended { .. }), "{error:?}");
+            assert_eq!(error.certainty(), Certainty::NothingDone);
+            assert_eq!(setup.idem.receipt(&key("a")).await.unwrap(), None);
+            assert_eq!(setup.count("north", "count").await, 0);
+        }
+    }
+    assert!(within("the rival's commits", rival_ended).await >= 1);
+    let again = setup.add(&request("a", "p"), "count").await;
+    assert_eq!(again.result(), Some(1), "the key must run afterwards");
+    assert_eq!(setup.count("north", "count").await, 1);
+}
+
+/// Drives `future` on this thread, as an effect must that asks its own store.
+///
+/// None if the store answered with a typed error that says that it cannot; that must come soon.
+fn ask<T>(
+    what: &str,
+    future: impl Future<Output = Result<T, Error>>,
+) -> Result<Option<T>, EffectError> {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let mut future = pin!(future);
+    let waker = Arc::new(Unpark(thread::current())).into();
+    let start = Instant::now();
+    loop {
+        if let Poll::Ready(answer) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            let Err(error) = answer else { return Ok(answer.ok()) };
+            let is_typed = matches!(error.kind(), ErrorKind::Reentrant | ErrorKind::Busy { .. });
+            if is_typed && error.certainty() == Certainty::NothingDone {
+                let waited = start.elapsed();
+                let late = format!("{what}: the error must come within a second, not {waited:?}");
+                return if waited < Duration::from_secs(1) { Ok(None) } else { Err(late.into()) };
+            }
+            return Err(format!("{what}: must work or say why it cannot, not {error:?}").into());
+        }
+        // Half, so that this speaks before the case gives up.
+        let left = (PATIENCE / 2).saturating_sub(start.elapsed());
+        if left.is_zero() {
+            return Err(format!("{what}: it hangs").into());
+        }
+        thread::park_timeout(left);
+    }
+}
+
+/// Runs `effect` under the key `outer` where a hang hurts nobody, and returns its outcome.
+async fn ask_inside<F: Fixture, T>(
+    setup: &Setup<F>,
+    effect: impl FnMut(&mut Tx<F>) -> Result<T, EffectError> + Send + 'static,
+) -> Outcome<T>
+where
+    T: Serialize + DeserializeOwned + Send + 'static,
+{
+    let idem = setup.idem.clone();
+    let call = aside(async move { idem.execute(&request("outer", "p"), effect).await });
+    within("an effect that asks its own store", call).await.unwrap()
+}
+
+/// 29. An effect that runs another key on its own store, or marks an event, works or gets a typed error.
+pub async fn an_effect_that_runs_another_key_never_hangs<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let inner = setup.idem.clone();
+    let effect = move |tx: &mut Tx<F>| {
+        let count = add(tx, "outer")?;
+        let request = request("inner", "p");
+        let ran = ask("execute", inner.execute(&request, |tx| add(tx, "inner")))?;
+        let marked = ask("mark", inner.store().mark_processed("consumer", "event"))?;
+        let (ran, marked) = (ran.map(Outcome::result), marked.is_some());
+        Ok((count, ran, marked))
+    };
+    let outcome = ask_inside(&setup, effect).await;
+    let Outcome::Created((1, ran, marked)) = outcome else {
+        panic!("an effect that asks its own store must commit: {outcome:?}")
+    };
+    let again = setup.add(&request("inner", "p"), "inner").await;
+    let expected = match ran {
+        Some(result) => {
+            assert_eq!(result, Some(1), "the inner call's result");
+            Outcome::Replayed(1)
+        }
+        None => Outcome::Created(1),
+    };
+    assert_eq!(again, expected, "what the inner call was told must be true");
+    let again = setup.idem.store().mark_processed("consumer", "event").await.unwrap();
+    let expected = if marked { Marked::Again } else { Marked::First };
+    assert_eq!(again, expected, "what the inner mark was told must be true");
+    assert_eq!(setup.count("north", "inner").await, 1);
+    assert_eq!(setup.count("north", "outer").await, 1);
+    assert_eq!(setup.add(&request("other", "p"), "outer").await, Outcome::Created(2));
+}
+
+/// 29. An effect that runs its own key on its own store works or gets a typed error; one effect stays.
+pub async fn an_effect_that_runs_its_own_key_never_hangs<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let inner = setup.idem.clone();
+    let effect = move |tx: &mut Tx<F>| {
+        let request = request("outer", "p");
+        ask("execute", inner.execute(&request, |tx| add(tx, "count")))?;
+        add(tx, "count")
+    };
+    let outcome = ask_inside(&setup, effect).await;
+    assert_eq!(outcome.result(), Some(1), "of one key's two effects one must stay");
+    assert_eq!(setup.count("north", "count").await, 1);
+    assert_eq!(setup.add(&request("outer", "p"), "count").await, Outcome::Replayed(1));
+    assert_eq!(setup.add(&request("other", "p"), "count").await, Outcome::Created(2));
+}
+
+/// 29. An effect that reads its own store gets what is committed or a typed error.
+pub async fn an_effect_that_reads_its_own_store_never_hangs<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    assert_eq!(setup.add(&request("before", "p"), "count").await, Outcome::Created(1));
+    let marked = setup.idem.store().mark_processed("consumer", "event").await.unwrap();
+    assert_eq!(marked, Marked::First);
+    let before = setup.receipt(&key("before")).await;
+    let inner = setup.idem.clone();
+    let effect = move |tx: &mut Tx<F>| {
+        add(tx, "count")?;
+        let receipt = ask("receipt", inner.receipt(&key("before")))?;
+        assert!(receipt.is_none_or(|receipt| receipt.as_ref() == Some(&before)));
+        let receipt = ask("receipt", inner.receipt(&key("outer")))?;
+        assert!(receipt.is_none_or(|receipt| receipt.is_none()), "it is not committed");
+        let value = ask("value", inner.value(&Space::tenant("north")?, b"count"))?;
+        assert!(value.is_none_or(|value| value.as_deref() == Some(b"1")), "it is not committed");
+        let store = inner.store();
+        for (event, expected) in [("event", true), ("other", false)] {
+            let processed = ask("is_processed", store.is_processed("consumer", event))?;
+            assert!(processed.is_none_or(|processed| processed == expected), "{event}");
+        }
+        let again = ask("replay", inner.execute(&request("before", "p"), |tx| add(tx, "count")))?;
+        assert!(again.is_none_or(|again| again == Outcome::Replayed(1)), "{again:?}");
+        Ok(())
+    };
+    assert_eq!(ask_inside(&setup, effect).await, Outcome::Created(()));
+    assert_eq!(setup.count("north", "count").await, 2);
+    assert_eq!(setup.add(&request("other", "p"), "count").await, Outcome::Created(3));
+}
