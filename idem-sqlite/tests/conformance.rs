@@ -177,10 +177,10 @@ impl Fixture for InMemory {
         if self.0.lock().unwrap().is_none() {
             let store = SqliteBuilder::default().clock(clock).open_in_memory().await.unwrap();
             let tables = Request::new(Key::new("setup", "tables", "once").unwrap());
-            let made =
-                Idem::new(store.clone()).execute(&tables, |tx| Ok(tx.execute_batch(TABLES)?));
-            assert_eq!(made.await.unwrap().result(), Some(()));
-            assert!(Idem::new(store.clone()).forget(tables.key()).await.unwrap());
+            let idem = Idem::new(store.clone());
+            let made = idem.execute(&tables, |tx| Ok(tx.execute_batch(TABLES)?)).await;
+            assert_eq!(made.unwrap().result(), Some(()));
+            assert!(idem.forget(tables.key()).await.unwrap());
             *self.0.lock().unwrap() = Some(store);
         }
         self.0.lock().unwrap().clone().unwrap()
