@@ -9,14 +9,7 @@
 /// - `receipt_faults`: [`Fixture::refuse_receipts`](crate::Fixture::refuse_receipts) works;
 /// - `hostile_effects`: native effects can try to end the store's transaction.
 ///
-/// ```ignore
-/// idem_conformance::suite! {
-///     fixture: MyFixture,
-///     reopen: yes,
-///     receipt_faults: no("the engine has no way to refuse a write"),
-///     hostile_effects: no("the transaction is portable"),
-/// }
-/// ```
+/// The crate's first page shows the whole of a suite.
 #[macro_export]
 macro_rules! suite {
     (
