@@ -83,6 +83,7 @@ pub fn aside<T: Send + 'static>(
 }
 
 /// Another caller, on a thread of its own, that commits when an effect asks for it.
+#[derive(Debug)]
 pub struct Rival {
     turns: mpsc::Sender<()>,
     commits: mpsc::Receiver<()>,
@@ -131,7 +132,7 @@ impl Rival {
 }
 
 /// Where the effects of several callers wait for each other, so that callers really overlap.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Meeting {
     effects: Arc<(Mutex<usize>, Condvar)>,
     patience: Duration,

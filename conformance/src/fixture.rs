@@ -39,6 +39,7 @@ pub trait Fixture: Send + Sync + Sized + 'static {
 pub type HostileEffect<S> = fn(&mut <S as Store>::Transaction) -> Result<(), EffectError>;
 
 /// A fixture's store behind [`DynStore`].
+#[derive(Debug)]
 pub struct Dynamic<F>(F);
 
 #[async_trait]

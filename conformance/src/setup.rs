@@ -29,6 +29,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub type Tx<F> = <<F as Fixture>::Store as Store>::Transaction;
 
 /// A fresh place with a store open on it, and the clock of both.
+#[derive(Debug)]
 pub struct Setup<F: Fixture> {
     /// The place.
     pub fixture: F,
@@ -231,7 +232,7 @@ pub fn request_for(key: Key, parameters: &str) -> Request {
 }
 
 /// Counts what an effect cannot roll back: how often it ran.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Debug)]
 pub struct Runs(Arc<AtomicUsize>);
 
 impl Runs {

@@ -1,6 +1,6 @@
 //! The typed front of a store.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
@@ -17,10 +17,15 @@ use crate::{
 ///
 /// A clone is cheap and shares the store. To choose the store at run time, give it an
 /// `Arc<`[`DynStore`](crate::DynStore)`>`.
-#[derive(Debug)]
 pub struct Idem<S> {
     store: Arc<S>,
     result_limit: usize,
+}
+
+impl<S> fmt::Debug for Idem<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Idem").field("result_limit", &self.result_limit).finish_non_exhaustive()
+    }
 }
 
 impl<S> Clone for Idem<S> {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
+    fmt,
     sync::Arc,
 };
 
@@ -51,6 +52,17 @@ impl Overlay {
     /// What the effect wrote last under each name; none for deleted.
     pub fn writes(&self) -> impl Iterator<Item = (&Bytes, Option<&Bytes>)> {
         self.writes.iter().map(|(name, value)| (name, value.as_ref()))
+    }
+}
+
+// Values may be secrets: not in a log.
+impl fmt::Debug for Overlay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Overlay")
+            .field("space", &self.space)
+            .field("reads", &self.reads.len())
+            .field("writes", &self.writes.len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The steps of the protocol, written once for every store.
 
-use std::marker::PhantomData;
+use std::{fmt, marker::PhantomData};
 
 use bytes::Bytes;
 use uuid::Uuid;
@@ -20,6 +20,12 @@ pub struct Execute<Tx: ?Sized, F> {
     result_limit: usize,
     effect: F,
     transaction: PhantomData<fn(&mut Tx)>,
+}
+
+impl<Tx: ?Sized, F> fmt::Debug for Execute<Tx, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Execute").field("result_limit", &self.result_limit).finish_non_exhaustive()
+    }
 }
 
 impl<Tx: ?Sized, F> Execute<Tx, F>

@@ -2,6 +2,7 @@
 
 use std::{
     any::Any,
+    fmt,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
@@ -105,6 +106,19 @@ pub enum Change {
         /// How long the receipt lives, from now.
         retention: Retention,
     },
+}
+
+// A result may be a secret: not in a log.
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Keep => "Keep",
+            Self::Remove => "Remove",
+            Self::Claim { .. } => "Claim",
+            Self::Extend { .. } => "Extend",
+            Self::Complete { .. } => "Complete",
+        })
+    }
 }
 
 impl Change {

@@ -1,6 +1,7 @@
 //! The store: how to transact in memory.
 
 use std::{
+    fmt,
     future::poll_fn,
     sync::{
         Arc,
@@ -34,6 +35,12 @@ struct Inner {
     clock: Box<dyn Clock>,
     last_token: Mutex<Option<Token>>,
     closed: AtomicBool,
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").finish_non_exhaustive()
+    }
 }
 
 impl Default for MemoryStore {

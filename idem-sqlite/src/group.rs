@@ -84,7 +84,6 @@ fn commit_group(lead: &mut Lent<'_>, wait: Wait, since: Instant, first: StepJob)
             settle_failed(lead, ran, error);
         }
     }
-    lead.writer().tidy();
     Turn::Done
 }
 

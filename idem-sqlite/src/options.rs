@@ -1,6 +1,6 @@
 //! How a store is opened.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use idem_core::{Clock, Error, ErrorKind, Span, SystemClock};
 
@@ -26,6 +26,16 @@ pub struct SqliteBuilder {
     pub(crate) busy_timeout: Duration,
     pub(crate) dedicated_writer: bool,
     pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl fmt::Debug for SqliteBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteBuilder")
+            .field("synchronous", &self.synchronous)
+            .field("busy_timeout", &self.busy_timeout)
+            .field("dedicated_writer", &self.dedicated_writer)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for SqliteBuilder {

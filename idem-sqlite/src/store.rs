@@ -1,6 +1,7 @@
 //! The store: how to transact on SQLite.
 
 use std::{
+    fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::Arc,
@@ -69,6 +70,16 @@ struct Shared {
     readers: Option<Readers>,
     checkpoints: Checkpoints,
     threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let config = &self.shared().config;
+        f.debug_struct("SqliteStore")
+            .field("location", &config.location)
+            .field("options", &config.options)
+            .finish_non_exhaustive()
+    }
 }
 
 impl SqliteStore {

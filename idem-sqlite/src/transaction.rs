@@ -1,6 +1,6 @@
 //! What an effect writes through: SQL, and the portable part.
 
-use std::cell::Cell;
+use std::{cell::Cell, fmt};
 
 use bytes::Bytes;
 use idem_core::{Error, Space, Transaction};
@@ -30,6 +30,12 @@ pub struct SqliteTransaction {
     pub(crate) space: Option<Space>,
     /// Whether an effect had the bare connection, and may have changed its settings.
     pub(crate) exposed: Cell<bool>,
+}
+
+impl fmt::Debug for SqliteTransaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteTransaction").field("space", &self.space).finish_non_exhaustive()
+    }
 }
 
 impl SqliteTransaction {

@@ -134,9 +134,12 @@ impl Writer {
         let guard = self.transaction.guard.clone();
         let transaction = &mut self.transaction;
         transaction.space = Some(job.key.space());
-        reentry::within(&self.config.location, || {
+        let change = reentry::within(&self.config.location, || {
             guard.within(Mode::Effect, || run_step(&mut *job.step, transaction, before, now))
-        })
+        });
+        // Before anything else runs on the connection: not even the rest of its group may notice.
+        self.restore_settings();
+        change
     }
 
     fn write(
@@ -181,7 +184,7 @@ impl Writer {
     }
 
     /// Sets back what an effect may have changed on the connection itself.
-    pub(crate) fn tidy(&mut self) {
+    fn restore_settings(&mut self) {
         if self.transaction.exposed.replace(false) {
             self.connection().set_prepared_statement_cache_capacity(STATEMENTS);
             if self.settings.restore(self.connection()).is_err() {

@@ -1,6 +1,6 @@
 //! Handling each event once.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
@@ -31,6 +31,15 @@ pub struct Handler<S: Store, M> {
     consumer: String,
     retention: Option<Duration>,
     mode: Mode<S, M>,
+}
+
+impl<S: Store, M> fmt::Debug for Handler<S, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handler")
+            .field("consumer", &self.consumer)
+            .field("retention", &self.retention)
+            .finish_non_exhaustive()
+    }
 }
 
 type Outside<M> = Box<dyn Fn(M) -> BoxFuture<Result<(), BoxError>> + Send + Sync>;
