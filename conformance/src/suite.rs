@@ -175,6 +175,7 @@ macro_rules! __cases {
                 a_queue_with_a_failure_and_a_duplicate_ends_at_its_sum
                 a_delivery_that_was_not_acked_takes_no_second_effect
                 duplicates_are_acked_without_running
+                a_handler_whose_mark_cannot_be_made_does_not_run
                 a_mark_lives_forever_unless_told
                 a_consumer_is_no_tenant_of_its_name
             }

@@ -290,4 +290,14 @@ mod tests {
         sleeping.await.unwrap();
         assert_eq!(clock.now().as_millis(), 1_010);
     }
+
+    #[tokio::test]
+    async fn a_sleep_below_a_millisecond_is_no_busy_loop() {
+        let clock = ManualClock::at(Timestamp::from_millis(0));
+        let sleeping = tokio::spawn(clock.sleep(Duration::from_micros(1)).unwrap());
+        tokio::task::yield_now().await;
+        assert!(!sleeping.is_finished());
+        clock.advance(Duration::from_millis(1));
+        sleeping.await.unwrap();
+    }
 }

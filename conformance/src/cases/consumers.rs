@@ -304,6 +304,20 @@ pub async fn duplicates_are_acked_without_running<F: Fixture>() {
     }
 }
 
+/// 93. A handler whose mark cannot be made, since it would expire beyond the end of time, does not run.
+pub async fn a_handler_whose_mark_cannot_be_made_does_not_run<F: Fixture>() {
+    let setup = Setup::<F>::at(Timestamp::from_millis(i64::MAX - 5)).await;
+    for till in Till::both(&setup.idem) {
+        let too_long = Till { handler: till.handler.retain(Duration::from_millis(6)), ..till };
+        let error = too_long.handler.handle("event", pays(1)).await.unwrap_err();
+        let is_retention =
+            matches!(error.kind(), ErrorKind::InvalidDuration { field: "retention", .. });
+        assert!(is_retention, "{error:?}");
+        assert_eq!(too_long.sum().await, 0, "the handler must not run");
+        assert!(!is_marked(&setup.idem, "event").await);
+    }
+}
+
 /// 90. A mark lives forever unless told; a handler's retention ends it exactly, and may not be zero.
 pub async fn a_mark_lives_forever_unless_told<F: Fixture>() {
     for mode in [0, 1] {
