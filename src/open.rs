@@ -101,5 +101,5 @@ fn unknown_option(scheme: &str, name: &str, known: &str) -> Error {
 }
 
 fn invalid(field: Field, problem: String) -> Error {
-    Error::new(ErrorKind::InvalidSetting { field, problem })
+    Error::nothing_done(ErrorKind::InvalidSetting { field, problem })
 }

@@ -7,9 +7,10 @@ use crate::{FingerprintError, Timestamp};
 /// Any error, as a source.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// What a caller may conclude about its own call.
+/// What a caller may conclude about its own call: what the store holds of it.
 ///
-/// A retry of the same key is safe in every case: that is what the key is for.
+/// Of what a handler does outside the store it says nothing. A retry of the same key is safe in every case:
+/// that is what the key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Certainty {
     /// The store holds nothing of this call, neither effect nor receipt, and will not later.
@@ -106,6 +107,8 @@ pub enum ErrorKind {
     },
     /// The stored tables were made by a newer version of this library.
     SchemaNewer {
+        /// Where they are.
+        location: String,
         /// The version found.
         found: i64,
         /// The newest version that this library knows.
@@ -126,20 +129,36 @@ pub enum ErrorKind {
 
 /// An error of this library: a kind, a certainty and, where there is one, a source.
 ///
-/// The certainty says whether this call took effect; see [`Certainty`].
+/// The certainty says what the store holds of the call; see [`Certainty`].
 pub struct Error(Box<Inner>);
 
 struct Inner {
     kind: ErrorKind,
     certainty: Certainty,
     source: Option<BoxError>,
+    of_transaction: bool,
 }
 
 impl Error {
-    /// An error of a call that did nothing.
+    /// An error of a call of which the store holds nothing, and will not later.
     #[must_use]
-    pub fn new(kind: ErrorKind) -> Self {
-        Self(Box::new(Inner { kind, certainty: Certainty::NothingDone, source: None }))
+    pub fn nothing_done(kind: ErrorKind) -> Self {
+        Self::new(kind, Certainty::NothingDone)
+    }
+
+    /// An error of a call, and what is certain of it.
+    #[must_use]
+    pub fn new(kind: ErrorKind, certainty: Certainty) -> Self {
+        Self(Box::new(Inner { kind, certainty, source: None, of_transaction: false }))
+    }
+
+    /// The same error as a transaction's own, as its methods return it to an effect.
+    ///
+    /// If the effect passes it on, its caller gets this error and not [`ErrorKind::Effect`].
+    #[must_use]
+    pub fn of_transaction(mut self) -> Self {
+        self.0.of_transaction = true;
+        self
     }
 
     /// The same error with its cause.
@@ -149,20 +168,13 @@ impl Error {
         self
     }
 
-    /// The same error with another certainty.
-    #[must_use]
-    pub fn with_certainty(mut self, certainty: Certainty) -> Self {
-        self.0.certainty = certainty;
-        self
-    }
-
     /// What went wrong.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// Whether this call took effect.
+    /// What the store holds of this call.
     #[must_use]
     pub fn certainty(&self) -> Certainty {
         self.0.certainty
@@ -248,10 +260,10 @@ impl fmt::Display for Error {
             ErrorKind::CannotOpen { location, problem } => {
                 write!(f, "cannot open {location}: {problem}")
             }
-            ErrorKind::SchemaNewer { found, supported } => write!(
+            ErrorKind::SchemaNewer { location, found, supported } => write!(
                 f,
-                "the stored tables have version {found}, this library knows {supported} at most: \
-                 update the library"
+                "the tables in {location} have version {found}, this library knows {supported} at \
+                 most: update the library"
             ),
             ErrorKind::Damaged { problem } => write!(f, "the stored data is damaged: {problem}"),
             ErrorKind::Unsupported(what) => write!(f, "this store cannot {what}"),
@@ -290,7 +302,7 @@ impl StdError for Error {
 
 impl From<FingerprintError> for Error {
     fn from(error: FingerprintError) -> Self {
-        Self::new(ErrorKind::InvalidFingerprint(error))
+        Self::nothing_done(ErrorKind::InvalidFingerprint(error))
     }
 }
 
@@ -309,7 +321,11 @@ impl<E: Into<BoxError>> From<E> for EffectError {
 
 impl From<EffectError> for Error {
     fn from(error: EffectError) -> Self {
-        Self::new(ErrorKind::Effect).with_source(error.0)
+        match error.0.downcast::<Self>() {
+            Ok(error) if error.0.of_transaction => *error,
+            Ok(error) => Self::nothing_done(ErrorKind::Effect).with_source(*error),
+            Err(error) => Self::nothing_done(ErrorKind::Effect).with_source(error),
+        }
     }
 }
 
@@ -343,8 +359,22 @@ mod tests {
     }
 
     #[test]
+    fn a_transactions_own_error_keeps_its_kind_and_another_stores_does_not() {
+        let pass_on = |error: Error| -> Result<(), EffectError> { Err(error.into()) };
+        let own = Error::nothing_done(ErrorKind::Full).of_transaction();
+        let error = Error::from(pass_on(own).unwrap_err());
+        assert!(matches!(error.kind(), ErrorKind::Full), "{error:?}");
+        let foreign = Error::new(ErrorKind::Store, Certainty::Unknown);
+        let error = Error::from(pass_on(foreign).unwrap_err());
+        assert!(matches!(error.kind(), ErrorKind::Effect), "{error:?}");
+        assert_eq!(error.certainty(), Certainty::NothingDone);
+        let foreign = error.effect_error::<Error>().unwrap();
+        assert_eq!(foreign.certainty(), Certainty::Unknown);
+    }
+
+    #[test]
     fn a_stores_source_is_no_effects_error() {
-        let error = Error::new(ErrorKind::Store).with_source(Declined(1));
+        let error = Error::nothing_done(ErrorKind::Store).with_source(Declined(1));
         assert_eq!(error.effect_error::<Declined>(), None);
         assert_eq!(error.source().unwrap().to_string(), "declined 1");
     }

@@ -1,7 +1,7 @@
 //! What a store promises, in words that a program can compare.
 
-/// What survives what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// What survives what. They have no order: what a server is configured for may be more or less than another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Durability {
     /// Nothing survives the process.

@@ -10,7 +10,7 @@ use crate::{
     Purger, Receipt, Request, Space, State, Step, Store,
     decision::is_live,
     json::{decode_result, encode_result},
-    protocol::{Execute, Forget, Look},
+    protocol::{Execute, Forget, Read},
 };
 
 /// Runs operations so that each takes effect once, over any [`Store`].
@@ -118,7 +118,7 @@ impl<S: Store> Idem<S> {
     /// # Errors
     /// The store's own.
     pub async fn receipt(&self, key: &Key) -> Result<Option<Receipt>, Error> {
-        let Committed { before, now, .. } = self.transact(key, Look).await?;
+        let Committed { before, now, .. } = self.transact(key, Read).await?;
         Ok(before.and_then(|record| Receipt::live(&record, now)))
     }
 
@@ -134,7 +134,7 @@ impl<S: Store> Idem<S> {
         let committed = self.transact(key, Forget).await?;
         let Some(before) = &committed.before else { return Ok(false) };
         if let Some(until) = Forget::held_until(Some(before), committed.now) {
-            return Err(Error::new(ErrorKind::InProgress { until }));
+            return Err(Error::nothing_done(ErrorKind::InProgress { until }));
         }
         // An expired receipt counts as gone, purged or not.
         let is_claim = matches!(before.state, State::Claimed { .. });
@@ -220,5 +220,5 @@ fn not_zero(field: &'static str, value: usize) -> Result<(), Error> {
         return Ok(());
     }
     let problem = "it is zero: give at least one".to_string();
-    Err(Error::new(ErrorKind::InvalidSetting { field, problem }))
+    Err(Error::nothing_done(ErrorKind::InvalidSetting { field, problem }))
 }

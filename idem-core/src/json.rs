@@ -7,14 +7,14 @@ use crate::{Certainty, Error, ErrorKind, fingerprint};
 
 /// Encodes a result, and makes sure that it reads back as what it is.
 ///
-/// JSON writes a NaN as null and merges equal members of an object when it is read: such a result is
-/// refused here, before the commit, since every replay would differ from the first answer.
+/// JSON writes a NaN as null, and so what `Some` holds if that is nothing; and it merges equal members of an
+/// object when it is read. Such a result is refused here, before the commit: its replay would be another.
 ///
 /// # Errors
 /// [`ErrorKind::ResultUnreadable`].
 pub fn encode_result<T: Serialize + DeserializeOwned>(result: &T) -> Result<Bytes, Error> {
-    let unreadable = || Error::new(ErrorKind::ResultUnreadable);
-    fingerprint::check(result).map_err(|error| unreadable().with_source(error))?;
+    let unreadable = || Error::nothing_done(ErrorKind::ResultUnreadable);
+    fingerprint::check_result(result).map_err(|error| unreadable().with_source(error))?;
     let text = serde_json::to_vec(result).map_err(|error| unreadable().with_source(error))?;
     serde_json::from_slice::<T>(&text).map_err(|error| unreadable().with_source(error))?;
     Ok(text.into())
@@ -26,9 +26,8 @@ pub fn encode_result<T: Serialize + DeserializeOwned>(result: &T) -> Result<Byte
 /// [`ErrorKind::ResultUndecodable`]: the key is completed, but not with a `T`.
 pub fn decode_result<T: DeserializeOwned>(stored: &Bytes) -> Result<T, Error> {
     serde_json::from_slice(stored).map_err(|error| {
-        Error::new(ErrorKind::ResultUndecodable { length: stored.len() })
-            .with_certainty(Certainty::Done)
-            .with_source(error)
+        let kind = ErrorKind::ResultUndecodable { length: stored.len() };
+        Error::new(kind, Certainty::Done).with_source(error)
     })
 }
 
@@ -51,6 +50,11 @@ mod tests {
         assert!(refused(&Some(f64::INFINITY)));
         assert!(refused(&vec![1.0, f64::NEG_INFINITY]));
         assert!(refused(&HashMap::from([((1, 2), 3)])));
+        assert!(refused(&Some(())));
+        assert!(refused(&vec![Some(None::<u8>)]));
+        assert!(refused(&Some(serde_json::Value::Null)));
+        assert!(!refused(&None::<u8>));
+        assert!(!refused(&((), vec![None, Some(1)])));
 
         #[derive(Serialize, Deserialize)]
         struct Inner {

@@ -147,7 +147,7 @@ impl Key {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
         let damaged = || {
             let problem = format!("{} bytes are no key", bytes.len());
-            Error::new(ErrorKind::Damaged { problem })
+            Error::nothing_done(ErrorKind::Damaged { problem })
         };
         let key = || {
             let (&[kind, tenant, operation], text) = bytes.split_first_chunk::<3>()?;
@@ -283,7 +283,7 @@ fn check(field: Field, part: &str) -> Result<(), Error> {
 }
 
 fn invalid(field: Field, part: &str, problem: &'static str) -> Error {
-    Error::new(ErrorKind::InvalidKey { field, length: part.len(), problem })
+    Error::nothing_done(ErrorKind::InvalidKey { field, length: part.len(), problem })
 }
 
 #[cfg(test)]

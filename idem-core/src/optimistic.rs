@@ -4,7 +4,7 @@ use crate::{Change, Committed, Error, ErrorKind, Key, Record, Step, Timestamp, r
 
 /// How often an effect whose reads were not one state runs before its caller gets
 /// [`ErrorKind::Contended`].
-pub const MISREADS: u32 = 32;
+pub const MISREAD_LIMIT: u32 = 32;
 
 /// What a store that commits by compare-and-set offers to [`optimistic`].
 ///
@@ -96,9 +96,9 @@ pub async fn optimistic<O: Optimistic>(
                     return Err(error);
                 }
                 misreads += 1;
-                if misreads >= MISREADS {
+                if misreads >= MISREAD_LIMIT {
                     let kind = ErrorKind::Contended { attempts: misreads };
-                    return Err(Error::new(kind).with_source(error));
+                    return Err(Error::nothing_done(kind).with_source(error));
                 }
             }
         }

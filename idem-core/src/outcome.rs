@@ -52,7 +52,7 @@ impl Outcome<Bytes> {
         if committed.ran {
             return match committed.after.as_ref().map(|record| &record.state) {
                 Some(State::Completed { result, .. }) => Ok(Self::Created(result.clone())),
-                _ => Err(Error::new(ErrorKind::Contract(
+                _ => Err(Error::nothing_done(ErrorKind::Contract(
                     "the record after a completion must be the completed one",
                 ))),
             };
@@ -61,9 +61,9 @@ impl Outcome<Bytes> {
             Verdict::Replayed(result) => Ok(Self::Replayed(result.clone())),
             Verdict::Conflict => Ok(Self::Conflict),
             Verdict::InProgress(until) => Ok(Self::InProgress { until }),
-            Verdict::Run => {
-                Err(Error::new(ErrorKind::Contract("a step that proceeds on the record must run")))
-            }
+            Verdict::Run => Err(Error::nothing_done(ErrorKind::Contract(
+                "a step that proceeds on the record must run",
+            ))),
         }
     }
 }

@@ -74,7 +74,8 @@ impl Transaction for Overlay {
         match self.reads.entry(Bytes::copy_from_slice(name)) {
             Entry::Occupied(read) => Ok(read.get().clone()),
             Entry::Vacant(unread) => {
-                let value = self.committed.value(&self.space, name)?;
+                let value = self.committed.value(&self.space, name);
+                let value = value.map_err(Error::of_transaction)?;
                 Ok(unread.insert(value).clone())
             }
         }

@@ -56,7 +56,7 @@ where
         let result = (self.effect)(tx)?;
         if result.len() > self.result_limit {
             let (length, limit) = (result.len(), self.result_limit);
-            return Err(Error::new(ErrorKind::ResultTooLarge { length, limit }));
+            return Err(Error::nothing_done(ErrorKind::ResultTooLarge { length, limit }));
         }
         Ok(self.wanted.complete(result))
     }
@@ -111,9 +111,9 @@ impl Wanted {
 }
 
 /// Reads, and never runs.
-pub(crate) struct Look;
+pub(crate) struct Read;
 
-impl<Tx: ?Sized> Step<Tx> for Look {
+impl<Tx: ?Sized> Step<Tx> for Read {
     fn proceeds(&self, _: Option<&Record>, _: Timestamp) -> bool {
         false
     }

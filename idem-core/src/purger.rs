@@ -11,9 +11,9 @@ use std::{
     time::Duration,
 };
 
-use crate::{Error, Span, Store};
+use crate::{Error, ErrorKind, Span, Store};
 
-/// A background purge; dropping it ends the purging. Made by [`Idem::spawn_purge`](crate::Idem::spawn_purge).
+/// A background purge; dropping it ends the purging, and so does closing the store. Made by [`Idem::spawn_purge`](crate::Idem::spawn_purge).
 #[derive(Debug)]
 #[must_use = "dropping the handle ends the purging"]
 pub struct Purger(Arc<Shared>);
@@ -95,8 +95,12 @@ async fn run<S: Store>(store: Arc<S>, shared: Arc<Shared>, every: Duration, limi
                     }
                 }
                 Err(error) => {
+                    let is_closed = matches!(error.kind(), ErrorKind::Closed);
                     shared.state().last_error = Some(Arc::new(error));
                     shared.failures.fetch_add(1, Ordering::Relaxed);
+                    if is_closed {
+                        return;
+                    }
                     break;
                 }
             }

@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use uuid::Uuid;
 
-use crate::{Fingerprint, Timestamp};
+use crate::{Fingerprint, Timestamp, decision::is_live};
 
 /// A fencing token: it grows with every lease of a key and never goes back, below 2^63.
 ///
@@ -146,7 +146,7 @@ impl Receipt {
     #[must_use]
     pub fn live(record: &Record, now: Timestamp) -> Option<Self> {
         match &record.state {
-            State::Completed { result, expires_at } if !record.is_purgeable(now) => Some(Self {
+            State::Completed { result, expires_at } if is_live(record, now) => Some(Self {
                 fingerprint: record.fingerprint,
                 result: result.clone(),
                 created_at: record.created_at,

@@ -21,7 +21,8 @@ pub trait Step<Tx: ?Sized>: Send {
     /// record and time are the step's outcome.
     fn proceeds(&self, record: Option<&Record>, now: Timestamp) -> bool;
 
-    /// Whether the step never touches its transaction. A store may then skip what serves effects only.
+    /// Whether the step never touches its transaction, and asks for the same change whatever the record and
+    /// the time, so that a store may skip reading and try on the record that it expects.
     fn effectless(&self) -> bool {
         false
     }
@@ -51,10 +52,12 @@ pub fn run_step<Tx: ?Sized>(
     record: Option<&Record>,
     now: Timestamp,
 ) -> Result<Change, Error> {
-    // The transaction is rolled back on a panic, and the step does not run again.
+    // The transaction is rolled back on a panic. The step may run again, as after an error; what it keeps
+    // for itself is then as the panic left it, which an effect that touches nothing else does not mind.
     let run = AssertUnwindSafe(|| step.run(tx, record, now));
-    catch_unwind(run)
-        .unwrap_or_else(|payload| Err(Error::new(ErrorKind::Panicked(panic_message(payload)))))
+    catch_unwind(run).unwrap_or_else(|payload| {
+        Err(Error::nothing_done(ErrorKind::Panicked(panic_message(payload))))
+    })
 }
 
 fn panic_message(payload: Box<dyn Any + Send>) -> String {

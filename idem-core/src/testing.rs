@@ -131,7 +131,7 @@ mod tests {
         let late = queue.ack(&first.tag).await.unwrap_err();
         assert_eq!(late.downcast_ref(), Some(&NotInFlight(first.tag)));
         assert_eq!(queue.in_flight(), 1);
-        queue.nack(&second.tag, &Error::new(ErrorKind::Full)).await.unwrap();
+        queue.nack(&second.tag, &Error::nothing_done(ErrorKind::Full)).await.unwrap();
         assert_eq!((queue.ready(), queue.in_flight()), (1, 0));
         let third = queue.receive().await.unwrap().unwrap();
         queue.ack(&third.tag).await.unwrap();

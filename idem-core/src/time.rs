@@ -75,7 +75,8 @@ impl Span {
     /// # Errors
     /// [`ErrorKind::InvalidDuration`], naming `field`, if it is zero or over `i64::MAX` milliseconds.
     pub fn new(field: Field, duration: Duration) -> Result<Self, Error> {
-        let invalid = |problem| Error::new(ErrorKind::InvalidDuration { field, duration, problem });
+        let invalid =
+            |problem| Error::nothing_done(ErrorKind::InvalidDuration { field, duration, problem });
         if duration.is_zero() {
             return Err(invalid("give at least one millisecond"));
         }
@@ -98,7 +99,7 @@ impl Span {
     /// [`ErrorKind::InvalidDuration`], naming `field`, if that is beyond what a timestamp can hold.
     pub fn ends_at(self, field: Field, now: Timestamp) -> Result<Timestamp, Error> {
         now.after(self).ok_or_else(|| {
-            Error::new(ErrorKind::InvalidDuration {
+            Error::nothing_done(ErrorKind::InvalidDuration {
                 field,
                 duration: Duration::from_millis(self.0.unsigned_abs()),
                 problem: "it overflows the clock: give less, or ask for forever by name",
@@ -181,13 +182,17 @@ impl ManualClock {
     /// Moves on by whole milliseconds of `duration`; saturates at the end of time.
     pub fn advance(&self, duration: Duration) {
         let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-        let now = self.now().as_millis().saturating_add(millis);
-        self.set(Timestamp(now));
+        self.jump(|now| Timestamp(now.0.saturating_add(millis)));
     }
 
     /// Jumps to `now`, forwards or backwards.
     pub fn set(&self, now: Timestamp) {
+        self.jump(|_| now);
+    }
+
+    fn jump(&self, to: impl FnOnce(Timestamp) -> Timestamp) {
         let mut manual = self.lock();
+        let now = to(manual.now);
         manual.now = now;
         let (due, waiting) = manual.sleepers.drain(..).partition(|(until, _)| *until <= now);
         manual.sleepers = waiting;

@@ -10,6 +10,10 @@ use crate::Error;
 /// It is synchronous on purpose: an effect is what can be rolled back, so it must not await. What it does
 /// besides the transaction is not rolled back, and may happen more than once: a store may run an effect
 /// again before one run commits. So an effect must touch nothing but its transaction.
+///
+/// A failure of the store itself, such as [`ErrorKind::Full`](crate::ErrorKind::Full), reaches the caller as
+/// what it is if the effect passes it on with `?`. Whoever implements this marks such an error by
+/// [`Error::of_transaction`].
 pub trait Transaction {
     /// The value under `name`: what this effect wrote last, or else what is committed.
     ///

@@ -43,7 +43,7 @@ impl Room {
         };
         match self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits) {
             Ok(_) => Ok(()),
-            Err(_) => Err(Error::new(ErrorKind::Full)),
+            Err(_) => Err(Error::nothing_done(ErrorKind::Full)),
         }
     }
 }

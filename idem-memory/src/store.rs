@@ -79,7 +79,7 @@ impl MemoryStore {
 impl Inner {
     fn check_open(&self) -> Result<(), Error> {
         if self.closed.load(Ordering::Acquire) {
-            return Err(Error::new(ErrorKind::Closed));
+            return Err(Error::nothing_done(ErrorKind::Closed));
         }
         Ok(())
     }

@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use idem_core::{
-    Clock, Committed, EffectError, Error, ErrorKind, Execute, Idem, Outcome, Request, Step,
-    SystemClock, decode_result, encode_result, run_step,
+    Certainty, Clock, Committed, EffectError, Error, ErrorKind, Execute, Idem, Key, Outcome,
+    Record, Request, Step, SystemClock, decode_result, encode_result, run_step,
 };
 use rusqlite::{Connection, ErrorCode, Transaction};
 use serde::{Serialize, de::DeserializeOwned};
@@ -20,9 +20,12 @@ static SQL: LazyLock<Sql> = LazyLock::new(Sql::new);
 /// has happened. The database must have idem's tables: a [`SqliteStore`] that was opened on it has made
 /// them, or [`create_tables`](crate::create_tables).
 ///
-/// The effect borrows and runs at most once. No authorizer keeps it from ending the transaction: if it does,
-/// this returns [`ErrorKind::TransactionEnded`], and what it wrote before has gone the way of the
-/// transaction. If it returns an error or panics, what it wrote is undone and the transaction goes on.
+/// The effect borrows and runs at most once. If it returns an error or panics, what it wrote is undone and the
+/// transaction goes on. No authorizer keeps it from ending the transaction: if it does, this returns
+/// [`ErrorKind::TransactionEnded`] as unknown, there is no receipt, and what it wrote until then has gone the
+/// way that it sent the transaction.
+///
+/// It takes the write lock, also for a replay; a result may be 1 MiB long.
 ///
 /// # Errors
 /// As [`Idem::execute`]. [`ErrorKind::Busy`] if another connection has written since this transaction first
@@ -99,23 +102,47 @@ fn run<'t, 'c>(
     }
     own(transaction, &sql.savepoint)?;
     let mut lent = transaction;
-    let after = run_step(step, &mut lent, before.as_ref(), now).and_then(|change| {
-        let after = change.stamp(before.as_ref(), now, || tables.next_token(now))?;
-        check_alive(transaction)?;
-        tables.set_record(key, after.as_ref()).map_err(failure::failed)?;
-        Ok(after)
-    });
-    match after {
-        Ok(after) => {
-            own(transaction, &sql.release)?;
-            Ok(Committed { ran: true, before, after, now })
-        }
-        Err(error) => {
-            check_alive(transaction)?;
-            own(transaction, &sql.rollback_to)?;
-            own(transaction, &sql.release)?;
-            Err(error)
-        }
+    let ran = run_step(step, &mut lent, before.as_ref(), now)
+        .and_then(|change| change.stamp(before.as_ref(), now, || tables.next_token(now)));
+    if transaction.is_autocommit() {
+        // Written now, the receipt would be committed at once.
+        return Err(ended(ran.err()));
+    }
+    match ran.and_then(|after| keep(tables, key, after)) {
+        Ok(after) => Ok(Committed { ran: true, before, after, now }),
+        Err(error) => match undo(transaction) {
+            Ok(()) => Err(error),
+            Err(_) => Err(ended(Some(error))),
+        },
+    }
+}
+
+/// Writes the record as a part of the step's savepoint; if that is gone, the record is not written either.
+fn keep(tables: Tables<'_>, key: &Key, after: Option<Record>) -> Result<Option<Record>, Error> {
+    let connection = tables.connection;
+    own(connection, "SAVEPOINT idem_receipt")?;
+    let written = tables.set_record(key, after.as_ref()).map_err(failure::failed);
+    // Takes the inner savepoint with it.
+    if let Err(error) = written.and_then(|()| own(connection, &tables.sql.release)) {
+        own(connection, "ROLLBACK TO idem_receipt")?;
+        own(connection, "RELEASE idem_receipt")?;
+        return Err(error);
+    }
+    Ok(after)
+}
+
+/// Undoes the step; fails if its savepoint is gone.
+fn undo(connection: &Connection) -> Result<(), Error> {
+    own(connection, &SQL.rollback_to)?;
+    own(connection, &SQL.release)
+}
+
+/// The effect has ended the transaction, and may have begun another: what it did is out of our hands.
+fn ended(source: Option<Error>) -> Error {
+    let ended = Error::new(ErrorKind::TransactionEnded, Certainty::Unknown);
+    match source {
+        Some(source) => ended.with_source(source),
+        None => ended,
     }
 }
 
@@ -125,7 +152,7 @@ fn lock(transaction: &Transaction<'_>) -> Result<(), Error> {
         Some(ErrorCode::Unknown) => {
             let location = transaction.path().unwrap_or(":memory:").to_string();
             let problem = "it has no tables of idem: call create_tables first".to_string();
-            Error::new(ErrorKind::CannotOpen { location, problem }).with_source(error)
+            Error::nothing_done(ErrorKind::CannotOpen { location, problem }).with_source(error)
         }
         _ => failure::failed(error),
     };
@@ -133,13 +160,6 @@ fn lock(transaction: &Transaction<'_>) -> Result<(), Error> {
     let lock = "UPDATE main.idem_version SET version = version WHERE 0";
     own_with(transaction, lock).map_err(missing)?;
     schema::check_connection(transaction)
-}
-
-fn check_alive(connection: &Connection) -> Result<(), Error> {
-    if connection.is_autocommit() {
-        return Err(Error::new(ErrorKind::TransactionEnded));
-    }
-    Ok(())
 }
 
 fn own(connection: &Connection, sql: &str) -> Result<(), Error> {

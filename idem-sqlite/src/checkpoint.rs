@@ -99,6 +99,6 @@ fn checkpoint(connection: &mut Option<Connection>, config: &Config) -> rusqlite:
 fn open(config: &Config) -> rusqlite::Result<Connection> {
     let connection = config.location.connect()?;
     connection.busy_timeout(RESTART_PATIENCE)?;
-    schema::set_synchronous(&connection, config.options.synchronous)?;
+    schema::configure(&connection, config.options.synchronous)?;
     Ok(connection)
 }

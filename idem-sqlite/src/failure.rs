@@ -16,12 +16,12 @@ pub(crate) fn failed(error: rusqlite::Error) -> Error {
         Some(ErrorCode::NotADatabase) => damage("the file is not a database"),
         _ => ErrorKind::Store,
     };
-    Error::new(kind).with_source(error)
+    Error::nothing_done(kind).with_source(error)
 }
 
 /// The error of a call that waited so long for a lock.
 pub(crate) fn busy(waited: Duration) -> Error {
-    Error::new(ErrorKind::Busy { waited })
+    Error::nothing_done(ErrorKind::Busy { waited })
 }
 
 /// As [`failed`], of a call that waited so long.
@@ -31,9 +31,7 @@ pub(crate) fn timed(error: rusqlite::Error, waited: Duration) -> Error {
 
 /// The error of a call whose commit failed in a way that may be found committed.
 pub(crate) fn unknown(error: &Arc<rusqlite::Error>) -> Error {
-    Error::new(ErrorKind::Store)
-        .with_source(Shared(Arc::clone(error)))
-        .with_certainty(Certainty::Unknown)
+    Error::new(ErrorKind::Store, Certainty::Unknown).with_source(Shared(Arc::clone(error)))
 }
 
 /// One error of a group, for each of its callers.
@@ -54,13 +52,12 @@ impl std::error::Error for Shared {
 
 /// The error of a call whose answer was lost with the thread that worked on it.
 pub(crate) fn lost() -> Error {
-    Error::new(ErrorKind::Store)
+    Error::new(ErrorKind::Store, Certainty::Unknown)
         .with_source("the thread that worked on the call is gone")
-        .with_certainty(Certainty::Unknown)
 }
 
 pub(crate) fn damaged(problem: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Damaged { problem: problem.into() })
+    Error::nothing_done(ErrorKind::Damaged { problem: problem.into() })
 }
 
 fn damage(problem: &str) -> ErrorKind {

@@ -8,7 +8,7 @@ use std::{
 use idem_core::{Committed, Error};
 
 use crate::{
-    job::{Job, StepJob, drop_quietly},
+    job::{Job, StepJob},
     queue::Lead,
     writer::{CommitFailure, Died, Writer},
 };
@@ -57,7 +57,7 @@ pub(crate) fn turn(lead: &mut Lent<'_>, wait: Wait) -> Turn {
             Turn::Done
         }
         Job::Step(job) if job.is_abandoned() => {
-            drop_quietly(job.step);
+            job.abandon();
             Turn::Done
         }
         Job::Step(job) => commit_group(lead, wait, since, job),
@@ -120,7 +120,7 @@ fn grow(lead: &mut Lent<'_>, since: Instant, first: StepJob) -> Grown {
 fn next_step(lead: &mut Lent<'_>) -> Option<(Instant, StepJob)> {
     loop {
         match lead.next()? {
-            (_, Job::Step(job)) if job.is_abandoned() => drop_quietly(job.step),
+            (_, Job::Step(job)) if job.is_abandoned() => job.abandon(),
             (since, Job::Step(job)) if !job.alone => return Some((since, job)),
             (since, other) => {
                 lead.put_back(since, other);
@@ -139,8 +139,9 @@ fn commit(lead: &mut Lent<'_>, ran: Vec<Ran>) {
         }
         Err(CommitFailure::Unknown(error)) => {
             let error = Arc::new(error);
-            for (_, job, _) in ran {
-                job.answer(Err(crate::failure::unknown(&error)));
+            for (_, job, answer) in ran {
+                // A step that failed was undone for certain.
+                job.answer(answer.and(Err(crate::failure::unknown(&error))));
             }
         }
     }
@@ -149,7 +150,8 @@ fn commit(lead: &mut Lent<'_>, ran: Vec<Ran>) {
 /// Settles steps of which nothing is kept. A single one gets the error; of several, each runs again alone,
 /// so that one step's fault is that step's alone.
 fn settle_failed(lead: &mut Lent<'_>, jobs: Vec<(Instant, StepJob)>, error: Option<Error>) {
-    let error = error.unwrap_or_else(|| Error::new(idem_core::ErrorKind::TransactionEnded));
+    let error =
+        error.unwrap_or_else(|| Error::nothing_done(idem_core::ErrorKind::TransactionEnded));
     let jobs = match <[_; 1]>::try_from(jobs) {
         Ok([(_, job)]) => return job.answer(Err(error)),
         Err(jobs) => jobs,

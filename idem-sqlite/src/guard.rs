@@ -117,6 +117,8 @@ fn controls_transaction(context: &AuthContext<'_>) -> bool {
 /// Whether an effect may prepare this: anything but transaction control, other databases, pragmas that
 /// outlive it, and changes of the store's own tables.
 fn may_effect(context: &AuthContext<'_>) -> bool {
+    // What is temporary would outlive the effect on the store's connection, and hide tables from others.
+    let is_temporary = context.database_name.is_some_and(|name| name.eq_ignore_ascii_case("temp"));
     match context.action {
         _ if controls_transaction(context) => false,
         AuthAction::Attach { .. } | AuthAction::Detach { .. } | AuthAction::Unknown { .. } => false,
@@ -126,23 +128,19 @@ fn may_effect(context: &AuthContext<'_>) -> bool {
         | AuthAction::Update { table_name, .. }
         | AuthAction::AlterTable { table_name, .. }
         | AuthAction::CreateTable { table_name }
-        | AuthAction::CreateTempTable { table_name }
         | AuthAction::CreateVtable { table_name, .. }
         | AuthAction::DropTable { table_name }
         | AuthAction::DropTempTable { table_name }
-        | AuthAction::DropVtable { table_name, .. } => !is_own(table_name),
+        | AuthAction::DropVtable { table_name, .. } => !is_temporary && !is_own(table_name),
         AuthAction::CreateIndex { table_name, index_name }
-        | AuthAction::CreateTempIndex { table_name, index_name }
         | AuthAction::DropIndex { table_name, index_name }
         | AuthAction::DropTempIndex { table_name, index_name } => {
             !is_own(table_name) && !is_own(index_name)
         }
         AuthAction::CreateTrigger { table_name, .. }
-        | AuthAction::CreateTempTrigger { table_name, .. }
         | AuthAction::DropTrigger { table_name, .. }
         | AuthAction::DropTempTrigger { table_name, .. } => !is_own(table_name),
         AuthAction::CreateView { view_name }
-        | AuthAction::CreateTempView { view_name }
         | AuthAction::DropView { view_name }
         | AuthAction::DropTempView { view_name } => !is_own(view_name),
         _ => true,

@@ -40,17 +40,22 @@ impl StepJob {
         self.reply.is_closed()
     }
 
+    /// Tells the caller, who may be gone: what is committed stays committed.
     pub(crate) fn answer(self, answer: Result<Committed, Error>) {
-        // The caller may be gone; what is committed stays committed.
-        drop(self.reply.send(answer));
-        drop_quietly(self.step);
+        quietly(|| drop(self.reply.send(answer)));
+        quietly(|| drop(self.step));
+    }
+
+    /// Drops a step that need not run.
+    pub(crate) fn abandon(self) {
+        quietly(|| drop(self.step));
     }
 }
 
-/// Drops an effect. Its destructors are its author's code, and must not take down whoever leads.
-pub(crate) fn drop_quietly(step: Box<dyn Step<SqliteTransaction>>) {
-    let dropping = std::panic::AssertUnwindSafe(|| drop(step));
-    if let Err(payload) = std::panic::catch_unwind(dropping) {
+/// Drops what an effect's author made, an effect or an error. Its destructors are the author's code, and must
+/// not take down whoever leads.
+fn quietly(drop: impl FnOnce()) {
+    if let Err(payload) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(drop)) {
         std::mem::forget(payload);
     }
 }

@@ -115,6 +115,10 @@ impl SqliteBuilder {
             return Ok(());
         }
         let problem = "the engine takes 24 days at most: give less";
-        Err(Error::new(ErrorKind::InvalidDuration { field, duration: self.busy_timeout, problem }))
+        Err(Error::nothing_done(ErrorKind::InvalidDuration {
+            field,
+            duration: self.busy_timeout,
+            problem,
+        }))
     }
 }

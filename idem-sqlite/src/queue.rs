@@ -100,7 +100,12 @@ impl<W, J> Queue<W, J> {
             };
             let deadline = since + patience;
             if deadline <= Instant::now() {
-                return state.jobs.pop_front().map(|(_, job)| job);
+                let overdue = state.jobs.pop_front().map(|(_, job)| job);
+                if state.jobs.is_empty() {
+                    // Whoever closes may have waited for this job alone.
+                    self.returned.notify_all();
+                }
+                return overdue;
             }
             self.waiting.wait_until(&mut state, deadline);
         }
@@ -121,6 +126,12 @@ impl<W, J> Queue<W, J> {
         self.work.notify_all();
         self.waiting.notify_all();
         state.writer.take()
+    }
+
+    /// Does something with the writer while nobody leads.
+    #[cfg(test)]
+    pub(crate) fn borrow_writer<T>(&self, work: impl FnOnce(&mut W) -> T) -> T {
+        work(self.state.lock().writer.as_mut().expect("nobody leads"))
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -158,7 +169,9 @@ impl<W, J> Lead<'_, W, J> {
 
     /// Puts a job back as the first.
     pub(crate) fn put_back(&mut self, since: Instant, job: J) {
-        self.queue.state.lock().jobs.push_front((since, job));
+        let mut state = self.queue.state.lock();
+        state.jobs.push_front((since, job));
+        self.queue.call(&state);
     }
 }
 
@@ -175,5 +188,98 @@ impl<W, J> Drop for Lead<'_, W, J> {
         } else {
             self.queue.call(&state);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{sync::Arc, thread};
+
+    #[test]
+    fn whoever_finds_the_writer_free_leads_and_the_others_queue() {
+        let queue = Queue::new("writer", false);
+        let mut lead = queue.submit(1).unwrap().expect("the writer is free");
+        assert!(queue.submit(2).unwrap().is_none());
+        assert!(queue.submit(3).unwrap().is_none());
+        let jobs: Vec<_> = std::iter::from_fn(|| lead.next()).map(|(_, job)| job).collect();
+        assert_eq!(jobs, [1, 2, 3]);
+        drop(lead);
+        assert!(queue.submit(4).unwrap().is_some());
+    }
+
+    #[test]
+    fn what_a_leader_leaves_goes_to_the_thread_in_order() {
+        let queue = Arc::new(Queue::new("writer", false));
+        let mut lead = queue.submit(1).unwrap().unwrap();
+        assert!(queue.submit(2).unwrap().is_none());
+        let (since, job) = lead.next().unwrap();
+        lead.put_back(since, job);
+        let thread = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || {
+                let mut lead = queue.lead().unwrap();
+                [lead.next().unwrap().1, lead.next().unwrap().1]
+            })
+        };
+        drop(lead);
+        assert_eq!(thread.join().unwrap(), [1, 2]);
+    }
+
+    #[test]
+    fn closing_is_not_kept_waiting_by_a_job_that_is_taken_out_as_overdue() {
+        let queue = Arc::new(Queue::new("writer", true));
+        assert!(queue.submit(1).unwrap().is_none());
+        let closing = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || queue.close())
+        };
+        while !queue.is_closed() {
+            thread::yield_now();
+        }
+        assert_eq!(queue.overdue(Duration::ZERO), Some(1));
+        assert_eq!(closing.join().unwrap(), Some("writer"));
+        assert!(queue.lead().is_none());
+        assert_eq!(queue.overdue(Duration::ZERO), None);
+        assert!(queue.submit(2).is_err());
+    }
+
+    #[test]
+    fn closing_waits_for_the_leader_and_for_what_is_queued() {
+        let queue = Arc::new(Queue::new("writer", false));
+        let mut lead = queue.submit(1).unwrap().unwrap();
+        assert!(queue.submit(2).unwrap().is_none());
+        let closing = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || queue.close())
+        };
+        while !queue.is_closed() {
+            thread::yield_now();
+        }
+        assert!(!closing.is_finished());
+        lead.next().unwrap();
+        drop(lead);
+        let mut lead = queue.lead().expect("the second job is the thread's");
+        assert_eq!(lead.next().unwrap().1, 2);
+        assert!(!closing.is_finished());
+        drop(lead);
+        assert_eq!(closing.join().unwrap(), Some("writer"));
+        assert_eq!(queue.close(), None);
+    }
+
+    #[test]
+    fn only_what_has_waited_long_enough_is_overdue_also_after_it_was_put_back() {
+        let queue = Arc::new(Queue::new("writer", true));
+        let patience = Duration::from_millis(30);
+        let watching = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || queue.overdue(patience))
+        };
+        assert!(queue.submit(1).unwrap().is_none());
+        let mut lead = queue.lead().unwrap();
+        let (since, job) = lead.next().unwrap();
+        lead.put_back(since, job);
+        assert_eq!(watching.join().unwrap(), Some(1));
+        assert!(since.elapsed() >= patience);
     }
 }

@@ -33,7 +33,7 @@ impl Readers {
         work: impl FnOnce(Tables<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let idle = self.idle.read();
-        let Some(idle) = &*idle else { return Err(Error::new(ErrorKind::Closed)) };
+        let Some(idle) = &*idle else { return Err(Error::nothing_done(ErrorKind::Closed)) };
         let kept = idle.lock().pop();
         let connection = match kept {
             Some(connection) => connection,
@@ -56,7 +56,6 @@ impl Readers {
 
     fn open(&self) -> rusqlite::Result<Connection> {
         let connection = self.config.location.connect()?;
-        connection.busy_timeout(std::time::Duration::ZERO)?;
         connection.pragma_update(None, "query_only", true)?;
         Ok(connection)
     }

@@ -1,7 +1,7 @@
 //! A key's record as a row.
 
 use bytes::Bytes;
-use idem_core::{Error, Fingerprint, Key, Kind, Record, State, Timestamp, Token};
+use idem_core::{Error, ErrorKind, Fingerprint, Key, Kind, Record, State, Timestamp, Token};
 use rusqlite::{
     Row, ToSql,
     types::{ToSqlOutput, ValueRef},
@@ -46,6 +46,14 @@ pub(crate) fn key_of_row(row: &Row<'_>, first: usize) -> Result<Key, Error> {
     let kind = Kind::from_name(&text(0)?).ok_or_else(|| damaged("a key has an unknown kind"))?;
     Key::from_parts(kind, &text(1)?, &text(2)?, &text(3)?)
         .map_err(|error| damaged("a stored key is not acceptable").with_source(error))
+}
+
+/// The same error, and whose record it is that is damaged.
+pub(crate) fn damaged_at(error: Error, key: &Key) -> Error {
+    match error.kind() {
+        ErrorKind::Damaged { problem } => damaged(format!("{problem}: {key:?}")).with_source(error),
+        _ => error,
+    }
 }
 
 pub(crate) fn token_of(token: Option<i64>) -> Result<Token, Error> {

@@ -1,7 +1,7 @@
 //! Where the database is, and idem's own tables in it.
 
 use std::{
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
     thread,
@@ -62,7 +62,7 @@ impl Location {
         let name = path.as_os_str();
         if name.is_empty() || name == ":memory:" {
             let problem = "give the path of a file, or open in memory by name".to_string();
-            return Err(Error::new(ErrorKind::InvalidSetting { field: "path", problem }));
+            return Err(Error::nothing_done(ErrorKind::InvalidSetting { field: "path", problem }));
         }
         // The engine takes a name that begins so for a URI.
         let is_uri = path.as_os_str().to_string_lossy().starts_with("file:");
@@ -90,11 +90,17 @@ impl Location {
         matches!(self, Self::Memory(_))
     }
 
-    /// A plain connection: no tables are looked at.
+    /// A connection to a database that exists: one that was moved away must not come back empty.
+    ///
+    /// It waits for nobody.
     pub(crate) fn connect(&self) -> rusqlite::Result<Connection> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-            | OpenFlags::SQLITE_OPEN_CREATE
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = self.connect_with(OpenFlags::empty())?;
+        connection.busy_timeout(Duration::ZERO)?;
+        Ok(connection)
+    }
+
+    fn connect_with(&self, more: OpenFlags) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
         match self {
             Self::File(path) => Connection::open_with_flags(path, flags),
             Self::Memory(_) => Connection::open_in_memory_with_flags(flags),
@@ -106,12 +112,18 @@ impl Location {
         problem: &str,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Error {
-        let location = match self {
-            Self::File(path) => path.display().to_string(),
-            Self::Memory(_) => ":memory:".to_string(),
-        };
-        let kind = ErrorKind::CannotOpen { location, problem: problem.to_string() };
-        Error::new(kind).with_source(source)
+        let kind =
+            ErrorKind::CannotOpen { location: self.to_string(), problem: problem.to_string() };
+        Error::nothing_done(kind).with_source(source)
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Memory(_) => f.write_str(":memory:"),
+        }
     }
 }
 
@@ -121,10 +133,10 @@ impl Location {
 pub(crate) fn open(location: &Location, options: &SqliteBuilder) -> Result<Connection, Error> {
     let busy_timeout = options.busy_timeout;
     let explain = |error| explain(location, error, busy_timeout);
-    let mut connection = location.connect().map_err(explain)?;
+    let mut connection = location.connect_with(OpenFlags::SQLITE_OPEN_CREATE).map_err(explain)?;
     connection.busy_timeout(busy_timeout).map_err(explain)?;
     let found = version(&connection).map_err(explain)?;
-    check_version(found)?;
+    check_version(found, location)?;
     if connection.is_readonly("main").map_err(explain)? {
         return Err(
             location.cannot_open("it cannot be written: give it write permission", "read-only")
@@ -133,7 +145,7 @@ pub(crate) fn open(location: &Location, options: &SqliteBuilder) -> Result<Conne
     if !location.is_memory() {
         use_wal(&connection, location, busy_timeout)?;
     }
-    set_synchronous(&connection, options.synchronous).map_err(explain)?;
+    configure(&connection, options.synchronous).map_err(explain)?;
     if found.is_none() {
         install(&mut connection).map_err(|error| match error {
             Failure::Engine(error) => explain(error),
@@ -153,7 +165,7 @@ pub(crate) fn reopen(config: &Config) -> rusqlite::Result<Connection> {
         return Err(rusqlite::Error::SqliteFailure(gone, Some(message.to_string())));
     }
     let connection = config.location.connect()?;
-    set_synchronous(&connection, config.options.synchronous)?;
+    configure(&connection, config.options.synchronous)?;
     Ok(connection)
 }
 
@@ -171,15 +183,17 @@ pub fn create_tables(connection: &mut Connection) -> Result<(), Error> {
     })
 }
 
-pub(crate) fn set_synchronous(
-    connection: &Connection,
-    synchronous: Synchronous,
-) -> rusqlite::Result<()> {
+/// Sets what a connection that writes must have.
+pub(crate) fn configure(connection: &Connection, synchronous: Synchronous) -> rusqlite::Result<()> {
     let value = match synchronous {
         Synchronous::Full => "FULL",
         Synchronous::Normal => "NORMAL",
     };
-    connection.pragma_update(None, "synchronous", value)
+    connection.pragma_update(None, "synchronous", value)?;
+    // On macOS a sync reaches the disk only so; elsewhere this changes nothing.
+    connection.pragma_update(None, "fullfsync", true)?;
+    connection.pragma_update(None, "checkpoint_fullfsync", true)?;
+    connection.pragma_update(None, "foreign_keys", true)
 }
 
 /// The version of idem's tables; none if there are none.
@@ -193,13 +207,15 @@ fn version(connection: &Connection) -> rusqlite::Result<Option<i64>> {
 
 /// Refuses tables that a newer version of this library made.
 pub(crate) fn check_connection(connection: &Connection) -> Result<(), Error> {
-    check_version(version(connection).map_err(failure::failed)?)
+    let found = version(connection).map_err(failure::failed)?;
+    check_version(found, connection.path().filter(|path| !path.is_empty()).unwrap_or(":memory:"))
 }
 
-fn check_version(found: Option<i64>) -> Result<(), Error> {
+fn check_version(found: Option<i64>, location: impl fmt::Display) -> Result<(), Error> {
     match found {
         Some(found) if found > VERSION => {
-            Err(Error::new(ErrorKind::SchemaNewer { found, supported: VERSION }))
+            let (location, supported) = (location.to_string(), VERSION);
+            Err(Error::nothing_done(ErrorKind::SchemaNewer { location, found, supported }))
         }
         _ => Ok(()),
     }
@@ -220,7 +236,7 @@ impl From<rusqlite::Error> for Failure {
 fn install(connection: &mut Connection) -> Result<(), Failure> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found = version(&transaction)?;
-    check_version(found).map_err(Failure::Version)?;
+    check_version(found, transaction.path().unwrap_or(":memory:")).map_err(Failure::Version)?;
     if found.is_none() {
         transaction.execute_batch(TABLES)?;
         transaction.execute("INSERT INTO idem_version (version) VALUES (?1)", [VERSION])?;
@@ -262,7 +278,8 @@ fn use_wal(
 fn explain(location: &Location, error: rusqlite::Error, waited: Duration) -> Error {
     let problem = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            return failure::busy(waited).with_source(error);
+            let locked = location.cannot_open("another process holds it", error);
+            return failure::busy(waited).with_source(locked);
         }
         Some(ErrorCode::NotADatabase) => "it is not a database: give another path",
         Some(ErrorCode::CannotOpen) => "give a path in a folder that exists and may be written to",

@@ -160,12 +160,12 @@ impl Shared {
     /// Queues a job, and commits if nobody else does.
     fn submit(&self, job: Job) -> Result<(), Error> {
         if reentry::is_within(&self.config.location) {
-            return Err(Error::new(ErrorKind::Reentrant));
+            return Err(Error::nothing_done(ErrorKind::Reentrant));
         }
         match self.queue.submit(job) {
             Ok(Some(lead)) => lead_once(lead),
             Ok(None) => {}
-            Err(_) => return Err(Error::new(ErrorKind::Closed)),
+            Err(_) => return Err(Error::nothing_done(ErrorKind::Closed)),
         }
         Ok(())
     }
@@ -255,7 +255,7 @@ impl Store for SqliteStore {
     ) -> Result<Committed, Error> {
         let shared = self.shared();
         if shared.queue.is_closed() {
-            return Err(Error::new(ErrorKind::Closed));
+            return Err(Error::nothing_done(ErrorKind::Closed));
         }
         // A step without an effect mostly proceeds: looking first would only cost.
         if !step.effectless()
@@ -296,7 +296,7 @@ impl Store for SqliteStore {
 
     async fn close(&self) -> Result<(), Error> {
         if reentry::is_within(&self.shared().config.location) {
-            return Err(Error::new(ErrorKind::Reentrant));
+            return Err(Error::nothing_done(ErrorKind::Reentrant));
         }
         let shared = Arc::clone(self.shared());
         thread::run("idem-sqlite-close", move || shared.close()).await

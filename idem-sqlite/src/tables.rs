@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 
 use crate::{
     failure::failed,
-    record::{Columns, key_of_row, of_row, token_of},
+    record::{Columns, damaged_at, key_of_row, of_row, token_of},
     sql::Sql,
 };
 
@@ -22,7 +22,8 @@ impl Tables<'_> {
         let mut select = self.connection.prepare_cached(&self.sql.select).map_err(failed)?;
         let of_key = (key.kind().as_str(), key.tenant(), key.operation(), key.request());
         let mut rows = select.query(of_key).map_err(failed)?;
-        rows.next().map_err(failed)?.map(of_row).transpose()
+        let row = rows.next().map_err(failed)?;
+        row.map(of_row).transpose().map_err(|error| damaged_at(error, key))
     }
 
     pub(crate) fn set_record(&self, key: &Key, record: Option<&Record>) -> rusqlite::Result<()> {
@@ -110,7 +111,9 @@ impl Tables<'_> {
                 let next = records.last().map(|(key, _): &(Key, Record)| key.to_bytes());
                 return Ok(Page { records, next: next.map(|key| Cursor(key.into())), now });
             }
-            records.push((key_of_row(row, 8)?, of_row(row)?));
+            let key = key_of_row(row, 8)?;
+            let record = of_row(row).map_err(|error| damaged_at(error, &key))?;
+            records.push((key, record));
         }
         Ok(Page { records, next: None, now })
     }

@@ -15,7 +15,7 @@ pub(crate) fn spawn(
     Builder::new()
         .name(name.to_string())
         .spawn(work)
-        .map_err(|error| Error::new(ErrorKind::Store).with_source(error))
+        .map_err(|error| Error::nothing_done(ErrorKind::Store).with_source(error))
 }
 
 /// Runs what blocks on a thread of its own.

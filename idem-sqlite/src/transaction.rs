@@ -17,7 +17,8 @@ use crate::{
 ///
 /// Its methods are [`rusqlite::Connection`]'s. What they write is committed together with the receipt, or
 /// not at all. The effect cannot end the transaction: `BEGIN`, `COMMIT`, `ROLLBACK`, savepoints, `ATTACH`,
-/// `DETACH` and pragmas that outlive it are refused, and so are writes to idem's own tables. If it gets the
+/// `DETACH` and pragmas that outlive it are refused, and so are temporary tables, views and triggers, which
+/// would outlive it as well, and writes to tables whose names begin with `idem_`. If it gets the
 /// engine to end the transaction nevertheless (`INSERT OR ROLLBACK`, `RAISE(ROLLBACK)`), nothing of it is
 /// kept, and its caller gets an error whatever the effect returns.
 ///
@@ -117,7 +118,8 @@ impl SqliteTransaction {
         work: impl FnOnce(Tables<'_>, &Space) -> std::result::Result<T, Error>,
     ) -> std::result::Result<T, Error> {
         let space = self.space.as_ref().expect("an effect runs for a key");
-        self.guard.within(Mode::Store, || work(self.tables(), space))
+        let worked = self.guard.within(Mode::Store, || work(self.tables(), space));
+        worked.map_err(Error::of_transaction)
     }
 }
 

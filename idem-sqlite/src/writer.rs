@@ -28,7 +28,13 @@ pub(crate) struct Writer {
     checkpoints: Checkpoints,
     /// The connection is no good any more: open another one first.
     broken: bool,
+    /// Takes the place of the next commit.
+    #[cfg(test)]
+    fault: Option<Fault>,
 }
+
+#[cfg(test)]
+type Fault = Box<dyn FnOnce(&mut Writer) -> rusqlite::Result<()> + Send>;
 
 /// The transaction cannot go on, and nothing of it may be kept; with the step's error, if it had one.
 pub(crate) struct Died(pub(crate) Option<Error>);
@@ -49,7 +55,15 @@ impl Writer {
         checkpoints: Checkpoints,
     ) -> Result<Self, Error> {
         let (transaction, settings) = guard(connection, &checkpoints).map_err(failed)?;
-        Ok(Self { transaction, settings, config, checkpoints, broken: false })
+        Ok(Self {
+            transaction,
+            settings,
+            config,
+            checkpoints,
+            broken: false,
+            #[cfg(test)]
+            fault: None,
+        })
     }
 
     pub(crate) fn tables(&self) -> Tables<'_> {
@@ -103,11 +117,6 @@ impl Writer {
             self.broken = true;
             return Err(Died(change.err()));
         }
-        let change = if self.transaction.guard.take_defied() {
-            Err(Error::new(ErrorKind::TransactionEnded))
-        } else {
-            change
-        };
         let after = change.and_then(|change| self.write(&job.key, change, before.as_ref(), now));
         match after {
             Ok(after) if self.is_alive() => {
@@ -139,6 +148,13 @@ impl Writer {
         });
         // Before anything else runs on the connection: not even the rest of its group may notice.
         self.restore_settings();
+        if guard.take_defied() {
+            let ended = Error::nothing_done(ErrorKind::TransactionEnded);
+            return Err(match change {
+                Ok(_) => ended,
+                Err(error) => ended.with_source(error),
+            });
+        }
         change
     }
 
@@ -159,21 +175,32 @@ impl Writer {
 
     /// Commits the open transaction; whatever comes of it, it is over.
     pub(crate) fn commit(&mut self) -> Result<(), CommitFailure> {
-        let guard = &self.transaction.guard;
-        let committed = guard.within(Mode::Commit, || self.run_own(&self.transaction.sql.commit));
-        let Err(error) = committed else { return Ok(()) };
+        let Err(error) = self.run_commit() else { return Ok(()) };
+        self.rollback();
         if !failure::commits_nothing(&error) {
             self.broken = true;
             return Err(CommitFailure::Unknown(error));
         }
-        self.rollback();
         Err(CommitFailure::Nothing(match error.sqlite_error_code() {
             // Only what the effects wrote can violate a constraint as late as this.
             Some(ErrorCode::ConstraintViolation) => {
-                Error::new(ErrorKind::Effect).with_source(error)
+                Error::nothing_done(ErrorKind::Effect).with_source(error)
             }
             _ => failed(error),
         }))
+    }
+
+    fn run_commit(&mut self) -> rusqlite::Result<()> {
+        #[cfg(test)]
+        if let Some(fault) = self.fault.take() {
+            return fault(self);
+        }
+        self.run_own_commit()
+    }
+
+    fn run_own_commit(&self) -> rusqlite::Result<()> {
+        let guard = &self.transaction.guard;
+        guard.within(Mode::Commit, || self.run_own(&self.transaction.sql.commit))
     }
 
     /// Ends the open transaction, if there is one, and keeps nothing of it.
@@ -212,6 +239,27 @@ impl Writer {
                 Err(failed(error))
             }
         }
+    }
+
+    /// Has the next commit end with this error, after it was done or instead of it.
+    #[cfg(test)]
+    pub(crate) fn fail_commit(&mut self, code: i32, after: bool) {
+        self.fault = Some(Box::new(move |writer| {
+            if after {
+                writer.run_own_commit()?;
+            }
+            Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None))
+        }));
+    }
+
+    /// Lets the file grow by so many pages at most.
+    #[cfg(test)]
+    #[allow(clippy::unwrap_used)]
+    pub(crate) fn bound_pages(&mut self, more: i64) {
+        let pages = "PRAGMA page_count";
+        let pages: i64 = self.connection().query_row(pages, [], |row| row.get(0)).unwrap();
+        let bound = format!("PRAGMA max_page_count = {}", pages.saturating_add(more));
+        self.connection().query_row(&bound, [], |_| Ok(())).unwrap();
     }
 
     fn reopen(&mut self) -> rusqlite::Result<()> {

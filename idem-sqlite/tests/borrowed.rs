@@ -99,21 +99,36 @@ fn an_error_or_a_panic_undoes_the_effect_alone_and_the_transaction_goes_on() {
 }
 
 #[test]
-fn an_effect_that_ends_the_transaction_is_told_so() {
-    let (_folder, mut connection) = database();
-    let transaction = immediate(&mut connection);
-    transaction.execute("INSERT INTO orders VALUES (100)", []).unwrap();
-    let outcome = run_in(&transaction, &request("a"), |transaction| {
-        insert(transaction)?;
-        transaction.execute_batch("ROLLBACK")?;
-        Ok(1)
-    });
-    let error = outcome.unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::TransactionEnded), "{error:?}");
-    drop(transaction);
-    assert_eq!(orders(&connection), 0);
-    let receipts = "SELECT count(*) FROM idem_records";
-    assert_eq!(connection.query_row(receipts, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+fn an_effect_that_ends_the_transaction_leaves_no_receipt_and_no_certainty() {
+    // What the effect runs, and how many orders are there after the caller has committed.
+    let endings = [
+        ("ROLLBACK", 0),
+        ("COMMIT", 2),
+        ("COMMIT; BEGIN", 2),
+        ("ROLLBACK; BEGIN", 0),
+        ("COMMIT; BEGIN; INSERT INTO orders VALUES (300)", 3),
+    ];
+    for (ending, left) in endings {
+        for declined in [false, true] {
+            let (_folder, mut connection) = database();
+            let transaction = immediate(&mut connection);
+            transaction.execute("INSERT INTO orders VALUES (100)", []).unwrap();
+            let outcome = run_in(&transaction, &request("a"), |transaction| {
+                insert(transaction)?;
+                transaction.execute_batch(ending)?;
+                if declined { Err("declined".into()) } else { Ok(1) }
+            });
+            let error = outcome.expect_err(ending);
+            assert!(matches!(error.kind(), ErrorKind::TransactionEnded), "{ending}: {error:?}");
+            assert_eq!(error.certainty(), Certainty::Unknown, "{ending}");
+            // Fails where there is none.
+            drop(transaction.commit());
+            assert_eq!(orders(&connection), left, "{ending}");
+            let receipts = connection
+                .query_row("SELECT count(*) FROM idem_records", [], |row| row.get::<_, i64>(0));
+            assert_eq!(receipts.unwrap(), 0, "{ending}");
+        }
+    }
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn pass_on(tx: &mut SqliteTransaction, sql: &str) -> Result<(), EffectError> {
     Ok(tx.execute_batch(sql)?)
 }
 
-const HOSTILE: [(&str, HostileEffect<SqliteStore>); 19] = [
+const HOSTILE: [(&str, HostileEffect<SqliteStore>); 20] = [
     ("commit", |tx| swallow(tx, "COMMIT")),
     ("commit and begin", |tx| swallow(tx, "COMMIT; BEGIN")),
     ("end", |tx| swallow(tx, "END")),
@@ -44,6 +44,10 @@ const HOSTILE: [(&str, HostileEffect<SqliteStore>); 19] = [
     ("begin", |tx| swallow(tx, "BEGIN")),
     ("savepoint", |tx| swallow(tx, "SAVEPOINT mine; ROLLBACK TO mine")),
     ("insert or rollback", |tx| swallow(tx, "INSERT OR ROLLBACK INTO taken VALUES (1)")),
+    ("commit, then insert or rollback", |tx| {
+        swallow(tx, "COMMIT")?;
+        swallow(tx, "INSERT OR ROLLBACK INTO taken VALUES (1)")
+    }),
     ("raise rollback", |tx| swallow(tx, "INSERT INTO guarded VALUES (1)")),
     ("deferred foreign key", |tx| swallow(tx, "INSERT INTO child VALUES (5)")),
     ("cached commit", |tx| {

@@ -82,6 +82,11 @@ async fn what_outlives_a_transaction_and_what_is_idems_own_is_denied() {
         "CREATE TRIGGER mine AFTER INSERT ON idem_records BEGIN SELECT 1; END",
         "CREATE TEMP TRIGGER mine AFTER INSERT ON main.idem_records BEGIN SELECT 1; END",
         "CREATE TEMP TABLE idem_records (k)",
+        "CREATE TEMP TABLE orders (q)",
+        "CREATE TEMP VIEW orders AS SELECT 1",
+        "CREATE TEMP TRIGGER mine AFTER INSERT ON orders BEGIN SELECT 1; END",
+        "CREATE TABLE temp.orders (q)",
+        "CREATE VIRTUAL TABLE temp.orders USING fts5 (q)",
         "CREATE TEMP VIEW idem_values AS SELECT 1",
         "CREATE VIEW Idem_Mine AS SELECT 1",
         "CREATE TRIGGER mine AFTER INSERT ON orders BEGIN DELETE FROM idem_records; END;
@@ -284,9 +289,37 @@ async fn an_effect_that_waits_for_its_own_store_on_another_thread_is_freed_by_th
         assert!(matches!(error.kind(), ErrorKind::Busy { .. }), "{error:?}");
         insert(tx)
     };
+    let start = Instant::now();
     let outcome = world.idem.execute(&request("outer"), effect).await.unwrap();
     assert_eq!(outcome, Outcome::Created(1));
+    assert!(start.elapsed() < Duration::from_secs(5), "the busy timeout is half a second");
     assert_eq!(world.run("nested", insert).await.unwrap(), Outcome::Created(2));
+}
+
+#[tokio::test]
+async fn in_memory_a_statement_left_open_ends_the_store_and_says_so() {
+    let idem = Idem::new(SqliteStore::open_in_memory().await.unwrap());
+    let (table, leaving) = (request("table"), request("leaving"));
+    let made = idem
+        .execute(&table, |tx| Ok(tx.execute_batch("CREATE TABLE orders (q INTEGER PRIMARY KEY)")?));
+    assert_eq!(made.await.unwrap(), Outcome::Created(()));
+    let left_open = idem.execute(&leaving, |tx: &mut SqliteTransaction| {
+        let mut insert = tx.prepare("INSERT INTO orders VALUES (1), (2) RETURNING q")?;
+        let mut rows = insert.query([])?;
+        rows.next()?;
+        std::mem::forget(rows);
+        std::mem::forget(insert);
+        Ok(())
+    });
+    let error = left_open.await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::TransactionEnded), "{error:?}");
+    // Its only connection is lost, and the data with it: it must not go on as an empty one.
+    for _ in 0..2 {
+        let error = idem.execute(&request("table"), |_| Ok(())).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Store), "{error:?}");
+        assert_eq!(error.certainty(), Certainty::NothingDone);
+    }
+    idem.close().await.unwrap();
 }
 
 #[tokio::test]

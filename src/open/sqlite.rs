@@ -5,11 +5,16 @@ use std::{sync::Arc, time::Duration};
 use idem_core::{DynStore, Error, erase};
 use idem_sqlite::{SqliteStore, Synchronous};
 
-use super::{Url, bad_value, unknown_option};
+use super::{Url, bad_value, invalid, unknown_option};
 
 const OPTIONS: &str = "`synchronous`, `busy_timeout_ms` and `dedicated_writer`";
 
 pub(super) async fn open(url: Url<'_>) -> Result<Arc<DynStore>, Error> {
+    if url.path.starts_with("//") {
+        let problem = "`sqlite://` would begin a host: write `sqlite:orders.db`, or `sqlite:/` and \
+                       the rest of an absolute path";
+        return Err(invalid("URL", problem.to_string()));
+    }
     let mut builder = SqliteStore::builder();
     for (name, value) in &url.options {
         builder = match &**name {

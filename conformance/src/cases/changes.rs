@@ -119,7 +119,7 @@ pub async fn a_failed_step_leaves_neither_write_nor_change<F: Fixture>() {
     let before = Some(claimed_record(&request, token, START));
     let fails = |tx: &mut <F::Store as Store>::Transaction| -> Result<Change, Error> {
         tx.put(b"written", b"1")?;
-        Err(Error::new(ErrorKind::Reentrant))
+        Err(Error::nothing_done(ErrorKind::Reentrant))
     };
     let error = run(&setup.idem, &key("a"), fails).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Reentrant), "the step's own error: {error:?}");

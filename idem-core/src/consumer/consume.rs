@@ -1,7 +1,7 @@
 //! The loop between a queue and a handler.
 
 use super::{Handled, Handler, Queue};
-use crate::{Store, error::BoxError};
+use crate::{ErrorKind, Store, error::BoxError};
 
 /// What a run of [`consume`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,8 +20,12 @@ pub struct Consumed {
 /// is given back with its reason, for the queue to deliver again. What cannot be acked stays in flight, and
 /// comes again as a duplicate.
 ///
+/// A message that always fails comes again for as long as the queue delivers it: let the queue hold it back
+/// for a while, or set it aside after some deliveries, in [`Queue::nack`].
+///
 /// # Errors
-/// The queue's own. What was handled until then stays handled.
+/// The queue's own; [`ErrorKind::Closed`] if the store was closed, after the delivery was given back. What was
+/// handled until then stays handled.
 ///
 /// # Cancel safety
 /// The delivery that was being handled stays in flight; see [`Handler::handle`].
@@ -43,6 +47,9 @@ where
             }
             Err(error) => {
                 queue.nack(&delivery.tag, &error).await?;
+                if matches!(error.kind(), ErrorKind::Closed) {
+                    return Err(error.into());
+                }
                 consumed.failed += 1;
             }
         }

@@ -98,9 +98,16 @@ impl<S: Store + 'static, M: Send + 'static> Handler<S, M> {
     /// Handles one event.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidKey`] for a bad event id. [`ErrorKind::Handler`] if a handler outside the store
-    /// failed, [`ErrorKind::Effect`] if an atomic one did: the event is not marked and may come again.
-    /// [`ErrorKind::InProgress`] if a live lease holds it. The store's own.
+    /// Before the handler runs: [`ErrorKind::InvalidKey`] for a bad event id,
+    /// [`ErrorKind::InvalidDuration`] for a bad retention, [`ErrorKind::InProgress`] if a live lease holds
+    /// the event, and the store's own when it is asked.
+    ///
+    /// If the handler failed: [`ErrorKind::Handler`] if its effect is outside the store,
+    /// [`ErrorKind::Effect`] or [`ErrorKind::Panicked`] if it is atomic. The event is not marked and may come
+    /// again.
+    ///
+    /// After a handler outside the store has succeeded: the store's own when the event is marked. Its
+    /// [certainty](Error::certainty) speaks of the mark alone.
     ///
     /// # Cancel safety
     /// An atomic handler: the event is untouched, or handled and marked. A handler outside the store may
@@ -124,13 +131,13 @@ impl<S: Store + 'static, M: Send + 'static> Handler<S, M> {
         message: M,
     ) -> Result<Handled, Error> {
         let retention = request.retention()?;
-        let (is_marked, now) = recorder::is_marked(self.idem.store(), request.key()).await?;
-        if is_marked {
+        let looked = recorder::look(self.idem.store(), request.key()).await?;
+        if recorder::done_before(&looked)? {
             return Ok(Handled::Duplicate);
         }
         // A mark that cannot be made must stop the handler before it runs.
-        retention.expires_at(now)?;
-        let failed = |error: BoxError| Error::new(ErrorKind::Handler).with_source(error);
+        retention.expires_at(looked.now)?;
+        let failed = |error: BoxError| Error::nothing_done(ErrorKind::Handler).with_source(error);
         handle(message).await.map_err(failed)?;
         // Whoever marked meanwhile ran the handler as well: to this caller it makes no difference.
         let (Marked::First | Marked::Again) = recorder::mark(self.idem.store(), request).await?;

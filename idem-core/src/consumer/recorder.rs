@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 
 use crate::{
-    Committed, Error, ErrorKind, Key, Receipt, Record, Request, State, Store, Timestamp,
+    Committed, Error, ErrorKind, Key, Request, State, Store,
     decision::is_live,
-    protocol::{Look, Mark},
+    protocol::{Mark, Read},
 };
 
 /// Whether a mark was the first.
@@ -42,7 +42,8 @@ pub trait Recorder: Send + Sync {
 #[async_trait]
 impl<S: Store + ?Sized> Recorder for S {
     async fn is_processed(&self, consumer: &str, event_id: &str) -> Result<bool, Error> {
-        Ok(is_marked(self, &Key::event(consumer, event_id)?).await?.0)
+        let looked = look(self, &Key::event(consumer, event_id)?).await?;
+        Ok(matches!(live(&looked), Some(State::Completed { .. })))
     }
 
     async fn mark_processed(&self, consumer: &str, event_id: &str) -> Result<Marked, Error> {
@@ -50,13 +51,9 @@ impl<S: Store + ?Sized> Recorder for S {
     }
 }
 
-/// Whether the event of that key is marked, and the time that decided.
-pub(super) async fn is_marked<S: Store + ?Sized>(
-    store: &S,
-    key: &Key,
-) -> Result<(bool, Timestamp), Error> {
-    let Committed { before, now, .. } = store.transact(key, Box::new(Look)).await?;
-    Ok((before.is_some_and(|record| Receipt::live(&record, now).is_some()), now))
+/// What is recorded of the event of that key.
+pub(super) async fn look<S: Store + ?Sized>(store: &S, key: &Key) -> Result<Committed, Error> {
+    store.transact(key, Box::new(Read)).await
 }
 
 pub(super) async fn mark<S: Store + ?Sized>(store: &S, request: &Request) -> Result<Marked, Error> {
@@ -69,15 +66,29 @@ pub(super) fn first_or_again(committed: &Committed) -> Result<Marked, Error> {
     if committed.ran {
         return Ok(Marked::First);
     }
-    match live(committed.before.as_ref(), committed.now) {
-        Some(State::Completed { .. }) => Ok(Marked::Again),
-        Some(State::Claimed { until, .. }) => {
-            Err(Error::new(ErrorKind::InProgress { until: *until }))
-        }
-        None => Err(Error::new(ErrorKind::Contract("a step that proceeds on the record must run"))),
+    match done_before(committed)? {
+        true => Ok(Marked::Again),
+        false => Err(Error::nothing_done(ErrorKind::Contract(
+            "a step that proceeds on the record must run",
+        ))),
     }
 }
 
-fn live(record: Option<&Record>, now: Timestamp) -> Option<&State> {
-    record.filter(|record| is_live(record, now)).map(|record| &record.state)
+/// Whether the event was done before.
+///
+/// # Errors
+/// [`ErrorKind::InProgress`] if a live lease holds it.
+pub(super) fn done_before(committed: &Committed) -> Result<bool, Error> {
+    match live(committed) {
+        Some(State::Completed { .. }) => Ok(true),
+        Some(State::Claimed { until, .. }) => {
+            Err(Error::nothing_done(ErrorKind::InProgress { until: *until }))
+        }
+        None => Ok(false),
+    }
+}
+
+fn live(committed: &Committed) -> Option<&State> {
+    let record = committed.before.as_ref();
+    record.filter(|record| is_live(record, committed.now)).map(|record| &record.state)
 }

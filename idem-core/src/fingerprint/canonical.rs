@@ -29,6 +29,14 @@ pub(super) fn to_bytes<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
     encoder.finish()
 }
 
+/// As [`to_bytes`], of a value that JSON must give back: a `Some` that is written as null would come back
+/// as `None`.
+pub(super) fn to_bytes_of_result<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
+    let mut encoder = Encoder::refusing_present_null();
+    value.serialize(&mut encoder)?;
+    encoder.finish()
+}
+
 /// Writes a part of a value.
 ///
 /// The result goes through the `Serialize` implementation of the whole, which
@@ -146,7 +154,10 @@ impl<'a> Serializer for &'a mut Encoder {
     }
 
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result {
-        put_wrapped(self, value)
+        let start = self.position();
+        put_wrapped(self, value)?;
+        let checked = self.check_present(start);
+        self.watch(checked)
     }
 
     fn serialize_unit(self) -> Result {

@@ -47,6 +47,7 @@ pub(super) struct Encoder {
     depth: usize,
     wrappers: usize,
     spoiled: bool,
+    refuses_present_null: bool,
 }
 
 /// Where a member of an open map lies in the buffer.
@@ -103,6 +104,20 @@ impl Encoder {
     ) -> Result<T, FingerprintError> {
         self.spoiled |= result.is_err();
         result
+    }
+
+    /// One for a value that JSON must give back.
+    pub(super) fn refusing_present_null() -> Self {
+        Self { refuses_present_null: true, ..Self::default() }
+    }
+
+    /// Refuses what is present and yet was written, from `start` on, as null.
+    pub(super) fn check_present(&self, start: usize) -> Result<(), FingerprintError> {
+        if self.refuses_present_null && self.out[start..] == [NULL] {
+            let message = "a value that is present is written as null and reads back as absent";
+            return Err(FingerprintError::Serialize { message: message.to_owned() });
+        }
+        Ok(())
     }
 
     pub(super) fn null(&mut self) {

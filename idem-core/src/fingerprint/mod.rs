@@ -249,10 +249,9 @@ pub(crate) fn canonical_bytes<T: Serialize + ?Sized>(
     canonical::to_bytes(value)
 }
 
-/// Whether `value` can be fingerprinted: finite floats, distinct members,
-/// nesting within the limit.
-pub(crate) fn check<T: Serialize + ?Sized>(value: &T) -> Result<(), FingerprintError> {
-    // Duplicates can only be found among encoded keys, so there is nothing to
-    // save by not encoding.
-    canonical_bytes(value).map(drop)
+/// Whether JSON gives `value` back as what it is, as far as its form shows: finite floats, distinct members,
+/// nothing present that is written as null, nesting within the limit.
+pub(crate) fn check_result<T: Serialize + ?Sized>(value: &T) -> Result<(), FingerprintError> {
+    // Duplicates can only be found among encoded keys, so there is nothing to save by not encoding.
+    canonical::to_bytes_of_result(value).map(drop)
 }

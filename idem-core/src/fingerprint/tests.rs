@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct, SerializeTuple, Serializer};
 
-use super::{Fingerprint, FingerprintError, canonical_bytes, check, json};
+use super::{Fingerprint, FingerprintError, canonical_bytes, check_result, json};
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -235,9 +235,9 @@ mod numbers {
     #[test]
     fn non_finite_floats_are_errors() {
         for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            assert!(matches!(check(&value), Err(FingerprintError::NonFinite)));
+            assert!(matches!(check_result(&value), Err(FingerprintError::NonFinite)));
             let single = value as f32;
-            assert!(matches!(check(&[single]), Err(FingerprintError::NonFinite)));
+            assert!(matches!(check_result(&[single]), Err(FingerprintError::NonFinite)));
         }
         for text in ["[1e309]", "[-1.8e308]", "[1E+99999999999999999999]"] {
             assert!(matches!(text_error(text), FingerprintError::NumberTooLarge { offset: 1 }));
@@ -475,7 +475,7 @@ mod data_model {
             }
         }
         assert_eq!(
-            check(&[Fails]).unwrap_err().to_string(),
+            check_result(&[Fails]).unwrap_err().to_string(),
             "the value cannot be serialized: a lock is poisoned"
         );
     }
@@ -493,9 +493,9 @@ mod data_model {
             }
         }
         let ignored = |error: FingerprintError| error.to_string().contains("ignored");
-        assert!(ignored(check(&Swallows).unwrap_err()));
+        assert!(ignored(check_result(&Swallows).unwrap_err()));
         let inside = [BTreeMap::from([("b", Swallows), ("a", Swallows)])];
-        assert!(ignored(check(&inside).unwrap_err()));
+        assert!(ignored(check_result(&inside).unwrap_err()));
     }
 
     #[test]
@@ -513,9 +513,9 @@ mod data_model {
                 map.end()
             }
         }
-        assert!(check(&Calls("kv")).is_ok());
+        assert!(check_result(&Calls("kv")).is_ok());
         for calls in ["k", "v", "kk", "kvv", "kvk"] {
-            let error = check(&Calls(calls)).unwrap_err();
+            let error = check_result(&Calls(calls)).unwrap_err();
             assert!(matches!(error, FingerprintError::Serialize { .. }));
         }
     }
@@ -541,7 +541,7 @@ mod duplicates {
     #[test]
     fn through_flatten() {
         let outer = Outer { id: 1, inner: Inner { id: 1 }, more: BTreeMap::new() };
-        let error = check(&outer).unwrap_err();
+        let error = check_result(&outer).unwrap_err();
         assert_eq!(
             error.to_string(),
             "member \"id\" occurs more than once in one object; send it once"
@@ -587,7 +587,7 @@ mod duplicates {
             }
         }
         assert_eq!(
-            check(&Twice).unwrap_err().to_string(),
+            check_result(&Twice).unwrap_err().to_string(),
             "a key that is not a text occurs more than once in one object; send it once"
         );
     }
@@ -674,9 +674,9 @@ mod depth {
             (By::Some, 512),
             (By::NewtypeStruct, 512),
         ] {
-            assert!(check(&Nested { levels: limit, by }).is_ok());
+            assert!(check_result(&Nested { levels: limit, by }).is_ok());
             for levels in [limit + 1, usize::MAX] {
-                let error = check(&Nested { levels, by }).unwrap_err();
+                let error = check_result(&Nested { levels, by }).unwrap_err();
                 assert!(matches!(error, FingerprintError::TooDeep { offset: None }));
             }
         }
@@ -698,10 +698,10 @@ mod depth {
                 E::Struct { inner: inner(steps) }
             }
         }
-        assert!(check(&nest(41)).is_ok());
-        assert!(matches!(check(&nest(42)), Err(FingerprintError::TooDeep { .. })));
+        assert!(check_result(&nest(41)).is_ok());
+        assert!(matches!(check_result(&nest(42)), Err(FingerprintError::TooDeep { .. })));
         let siblings: Vec<E> = (0..500).map(|n| nest(n % 5)).collect();
-        assert!(check(&siblings).is_ok());
+        assert!(check_result(&siblings).is_ok());
     }
 }
 
@@ -742,11 +742,11 @@ mod private_structs {
     #[test]
     fn a_number_is_strict() {
         for text in ["", " 1", "1 ", "01", "+1", "1,2", "NaN", "inf", "0x10", "null"] {
-            let error = check(&number(text)).unwrap_err();
+            let error = check_result(&number(text)).unwrap_err();
             assert!(matches!(error, FingerprintError::Json { .. }), "{text}");
         }
         assert!(matches!(
-            check(&number("1e400")),
+            check_result(&number("1e400")),
             Err(FingerprintError::NumberTooLarge { offset: 0 })
         ));
     }
@@ -758,16 +758,16 @@ mod private_structs {
         }
         let members = BTreeMap::from([("b", raw("[1]")), ("a", raw(r#"{"y":1,"x":2}"#))]);
         assert_eq!(form(&members), text_form(r#"{"a":{"x":2,"y":1},"b":[1]}"#));
-        let error = check(&raw("[1,]")).unwrap_err();
+        let error = check_result(&raw("[1,]")).unwrap_err();
         assert!(matches!(error, FingerprintError::Json { offset: 3, .. }));
     }
 
     #[test]
     fn a_raw_value_continues_the_nesting() {
         let nested = "[".repeat(127) + &"]".repeat(127);
-        assert!(check(&[raw(&nested)]).is_ok());
+        assert!(check_result(&[raw(&nested)]).is_ok());
         assert!(matches!(
-            check(&[[raw(&nested)]]),
+            check_result(&[[raw(&nested)]]),
             Err(FingerprintError::TooDeep { offset: Some(126) })
         ));
     }
@@ -784,9 +784,9 @@ mod private_structs {
                 fields.end()
             }
         }
-        assert!(check(&Odd(&[NUMBER])).is_ok());
+        assert!(check_result(&Odd(&[NUMBER])).is_ok());
         for fields in [&[][..], &["other"], &[NUMBER, NUMBER]] {
-            assert!(matches!(check(&Odd(fields)), Err(FingerprintError::Serialize { .. })));
+            assert!(matches!(check_result(&Odd(fields)), Err(FingerprintError::Serialize { .. })));
         }
         struct NotText;
         impl Serialize for NotText {
@@ -796,7 +796,7 @@ mod private_structs {
                 fields.end()
             }
         }
-        assert!(check(&NotText).is_err());
+        assert!(check_result(&NotText).is_err());
     }
 }
 

@@ -18,8 +18,9 @@ use crate::{
     writer::Writer,
 };
 
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Answer = oneshot::Receiver<Result<idem_core::Committed, Error>>;
-type Effect = fn(&mut SqliteTransaction) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
+type Effect = fn(&mut SqliteTransaction) -> Result<(), BoxError>;
 
 struct Bench {
     folder: TempDir,
@@ -46,10 +47,15 @@ impl Bench {
     }
 
     /// Queues an effect under the key of that name.
-    fn queue(&self, name: &str, effect: Effect) -> Answer {
+    fn queue(
+        &self,
+        name: &str,
+        mut effect: impl FnMut(&mut SqliteTransaction) -> Result<(), BoxError> + Send + 'static,
+    ) -> Answer {
         let key = Key::new("", "order", name).unwrap();
         let run = move |tx: &mut SqliteTransaction| {
-            effect(tx).map_err(|error| Error::new(ErrorKind::Effect).with_source(error))?;
+            effect(tx)
+                .map_err(|error| Error::nothing_done(ErrorKind::Effect).with_source(error))?;
             Ok(Bytes::new())
         };
         let step = Box::new(Execute::new(&Request::new(key.clone()), 10, run).unwrap());
@@ -57,6 +63,13 @@ impl Bench {
         let job = Job::Step(StepJob { key, step, reply, alone: false });
         assert!(matches!(self.queue.submit(job), Ok(None)), "a dedicated queue leads for nobody");
         answer
+    }
+
+    fn insert(&self, q: i64) -> Answer {
+        self.queue(&q.to_string(), move |tx| {
+            tx.execute("INSERT INTO orders VALUES (?1)", [q])?;
+            Ok(())
+        })
     }
 
     /// Takes turns until nothing is queued, and counts them.
@@ -308,4 +321,220 @@ fn a_leader_that_may_not_wait_leaves_a_foreign_lock_to_the_thread() {
     foreign.execute_batch("COMMIT").unwrap();
     assert_eq!(turn(&mut lead, Wait::No), Turn::Done);
     assert!(ran(&mut answer));
+}
+
+#[test]
+fn what_one_step_sets_on_the_connection_is_not_its_neighbours() {
+    use rusqlite::{config::DbConfig, limits::Limit};
+    let bench = Bench::new();
+    let connection = rusqlite::Connection::open(bench.folder.path().join("store.db")).unwrap();
+    let trigger = "CREATE TRIGGER doubles AFTER INSERT ON orders WHEN NEW.q < 100
+                   BEGIN INSERT INTO orders VALUES (NEW.q + 100); END";
+    connection.execute_batch(trigger).unwrap();
+    let mut first = bench.insert(1);
+    let mut setting = bench.queue("setting", |tx| {
+        let connection = tx.connection();
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, false)?;
+        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, 30)?;
+        connection.set_prepared_statement_cache_capacity(0);
+        Ok(())
+    });
+    let mut neighbour = bench.insert(2);
+    let mut orphan = bench.queue("orphan", |tx| {
+        tx.execute("INSERT INTO child VALUES (5)", [])?;
+        Ok(())
+    });
+    bench.take_turns();
+    assert!(ran(&mut first) && ran(&mut setting) && ran(&mut neighbour));
+    assert_eq!(refused(&mut orphan).kind().name(), "effect");
+    assert_eq!(bench.orders(), ["1", "2", "101", "102"]);
+}
+
+#[test]
+fn a_defiance_that_kills_the_group_is_not_held_against_the_next_step() {
+    let bench = Bench::new();
+    let mut first = bench.insert(1);
+    let mut defiant = bench.queue("defiant", |tx| {
+        drop(tx.execute_batch("COMMIT"));
+        drop(tx.execute("INSERT OR ROLLBACK INTO orders VALUES (1)", []));
+        drop(tx.execute("INSERT OR ROLLBACK INTO orders VALUES (1)", []));
+        Ok(())
+    });
+    let mut after = bench.insert(2);
+    bench.take_turns();
+    assert!(ran(&mut first) && ran(&mut after));
+    assert_eq!(refused(&mut defiant).kind().name(), "ended");
+    let mut alone = bench.queue("alone", |tx| {
+        drop(tx.execute_batch("COMMIT"));
+        drop(tx.execute("INSERT OR ROLLBACK INTO orders VALUES (1)", []));
+        Ok(())
+    });
+    bench.take_turns();
+    let mut later = bench.insert(3);
+    bench.take_turns();
+    assert_eq!(refused(&mut alone).kind().name(), "ended");
+    assert!(ran(&mut later));
+}
+
+#[test]
+fn an_innocent_step_of_a_dead_group_runs_again_and_counts_once() {
+    let bench = Bench::new();
+    let runs = Arc::new(std::sync::atomic::AtomicI64::new(0));
+    let counted = Arc::clone(&runs);
+    let mut innocent = bench.queue("innocent", move |tx| {
+        let run = 1 + counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        tx.execute("INSERT INTO orders VALUES (?1)", [run])?;
+        Ok(())
+    });
+    let mut killer = bench.queue("killer", |tx| {
+        tx.execute("INSERT OR ROLLBACK INTO orders VALUES (1)", [])?;
+        Ok(())
+    });
+    bench.take_turns();
+    assert!(ran(&mut innocent));
+    assert_eq!(runs.load(std::sync::atomic::Ordering::SeqCst), 2);
+    assert!(ran(&mut killer), "alone, it takes nobody's place");
+    assert_eq!(bench.orders(), ["1", "2"], "one set of writes, the last run's");
+    assert_eq!(bench.receipts(), ["innocent", "killer"]);
+}
+
+#[test]
+fn a_full_disk_fails_only_those_who_do_not_fit() {
+    let bench = Bench::new();
+    let mut lead_in = bench.insert(1);
+    bench.take_turns();
+    assert!(ran(&mut lead_in));
+    // The engine's own bound on the file's size answers as a full disk does.
+    bench.queue.borrow_writer(|writer| writer.bound_pages(4));
+    let mut small = bench.insert(2);
+    let mut large = bench.queue("large", |tx| {
+        tx.execute(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000)
+             INSERT INTO parent SELECT i FROM n",
+            [],
+        )?;
+        Ok(())
+    });
+    let mut other = bench.insert(3);
+    bench.take_turns();
+    assert!(ran(&mut small) && ran(&mut other));
+    let error = refused(&mut large);
+    let engine = error.effect_error::<rusqlite::Error>().unwrap();
+    assert_eq!(engine.sqlite_error_code(), Some(rusqlite::ErrorCode::DiskFull));
+    assert_eq!(error.certainty(), idem_core::Certainty::NothingDone);
+    assert_eq!(bench.orders(), ["1", "2", "3"]);
+    bench.queue.borrow_writer(|writer| writer.bound_pages(i32::MAX.into()));
+    let mut again = bench.queue("large", |tx| {
+        tx.execute("INSERT INTO parent VALUES (7)", [])?;
+        Ok(())
+    });
+    bench.take_turns();
+    assert!(ran(&mut again), "after room was made the key runs");
+}
+
+#[test]
+fn an_input_output_error_at_the_commit_is_unknown_and_the_same_key_tells() {
+    for is_committed in [false, true] {
+        let bench = Bench::new();
+        let mut first = bench.insert(1);
+        let mut failed = bench.queue("failed", |tx| {
+            tx.execute("INSERT INTO orders VALUES (900)", [])?;
+            Err("declined".into())
+        });
+        let mut second = bench.insert(2);
+        let mut lead = bench.queue.lead().unwrap();
+        lead.writer().fail_commit(rusqlite::ffi::SQLITE_IOERR_FSYNC, is_committed);
+        assert_eq!(turn(&mut lead, Wait::Yes), Turn::Done);
+        drop(lead);
+        for answer in [&mut first, &mut second] {
+            let error = refused(answer);
+            assert_eq!(error.certainty(), idem_core::Certainty::Unknown, "{error:?}");
+        }
+        let declined = refused(&mut failed);
+        assert_eq!(declined.certainty(), idem_core::Certainty::NothingDone, "it was undone");
+        // The same key tells, on a connection of its own; nothing is there twice.
+        let mut again = bench.insert(1);
+        bench.take_turns();
+        assert_eq!(ran(&mut again), !is_committed);
+        let orders: &[&str] = if is_committed { &["1", "2"] } else { &["1"] };
+        assert_eq!(bench.orders(), orders);
+    }
+}
+
+#[test]
+fn a_commit_that_certainly_failed_is_run_again_alone() {
+    let bench = Bench::new();
+    let mut answers = [bench.insert(1), bench.insert(2)];
+    let mut lead = bench.queue.lead().unwrap();
+    lead.writer().fail_commit(rusqlite::ffi::SQLITE_FULL, false);
+    assert_eq!(turn(&mut lead, Wait::Yes), Turn::Done);
+    drop(lead);
+    assert_eq!(bench.take_turns(), 2);
+    assert!(answers.iter_mut().all(ran));
+    assert_eq!(bench.orders(), ["1", "2"]);
+}
+
+#[test]
+fn a_group_ends_by_count() {
+    let bench = Bench::new();
+    // Each does nothing, so that time does not end the group first.
+    let answers: Vec<_> =
+        (0..=super::MAX_STEPS).map(|step| bench.queue(&step.to_string(), |_| Ok(()))).collect();
+    let turns = bench.take_turns();
+    assert!(turns >= 2, "one more than a group takes: {turns}");
+    for mut answer in answers {
+        assert!(ran(&mut answer));
+    }
+}
+
+#[test]
+fn a_group_ends_by_time() {
+    let bench = Bench::new();
+    let mut slow = bench.queue("slow", |tx| {
+        let start = std::time::Instant::now();
+        while start.elapsed() < super::MAX_TIME {
+            tx.execute("INSERT OR IGNORE INTO orders VALUES (1)", [])?;
+        }
+        Ok(())
+    });
+    let mut next = bench.insert(2);
+    assert_eq!(bench.take_turns(), 2);
+    assert!(ran(&mut slow) && ran(&mut next));
+}
+
+/// An error that panics when it is dropped, unless the thread panics already.
+#[derive(Debug)]
+struct Bomb;
+
+impl std::fmt::Display for Bomb {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a bomb")
+    }
+}
+
+impl std::error::Error for Bomb {}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking(), "it goes off");
+    }
+}
+
+#[test]
+fn an_error_whose_destructor_panics_harms_no_neighbour() {
+    let bench = Bench::new();
+    let mut first = bench.insert(1);
+    // Its caller goes while the step runs, so that the answer is dropped by the leader.
+    let slot = Arc::new(std::sync::Mutex::new(None::<Answer>));
+    let gone = Arc::clone(&slot);
+    let answer = bench.queue("bomb", move |_| {
+        drop(gone.lock().unwrap().take());
+        Err(Box::new(Bomb))
+    });
+    *slot.lock().unwrap() = Some(answer);
+    let mut second = bench.insert(2);
+    bench.take_turns();
+    assert!(ran(&mut first) && ran(&mut second));
+    assert_eq!(bench.orders(), ["1", "2"]);
 }
