@@ -66,6 +66,7 @@ async fn memory_opens_with_its_options() {
     assert!(matches!(full.kind(), ErrorKind::Full), "{full:?}");
     assert!(refused("memory:here").await.contains("no path"));
     assert!(refused("memory:?size=1").await.contains("no option `size`: it has `capacity`"));
+    assert!(refused("memory:?capacity=0").await.contains("`capacity` is `0`"));
     assert!(refused("memory:?capacity=many").await.contains("`capacity` is `many`"));
     assert!(refused("memory:?capacity=1&capacity=2").await.contains("twice"));
 }
@@ -94,6 +95,8 @@ async fn sqlite_in_memory_opens_and_bad_options_are_refused() {
     works(idem_store::open("sqlite::memory:").await.unwrap()).await.unwrap();
     works(idem_store::open("SQLite::memory:").await.unwrap()).await.unwrap();
     assert!(refused("sqlite:").await.contains("path"));
+    assert!(refused("sqlite://orders.db").await.contains("`sqlite:orders.db`"));
+    assert!(refused("sqlite:///tmp/orders.db").await.contains("`sqlite:/`"));
     let unknown = refused("sqlite:x.db?sync=normal").await;
     assert!(unknown.contains("no option `sync`") && unknown.contains("`synchronous`"), "{unknown}");
     assert!(refused("sqlite:x.db?synchronous=off").await.contains("`full` or `normal`"));

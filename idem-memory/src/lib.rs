@@ -4,7 +4,7 @@
 //! runs on an overlay, outside every lock: a slow effect, or one that asks its own store, delays nobody, and
 //! an effect whose reads were overtaken runs again.
 //!
-//! A store can be bounded by [`MemoryStore::with_capacity`]: it then refuses what does not fit, after
+//! A store can be bounded by [`MemoryBuilder::capacity`]: it then refuses what does not fit, after
 //! removing what has expired, and never evicts what is live.
 //!
 //! ```
@@ -28,4 +28,4 @@
 mod shards;
 mod store;
 
-pub use store::MemoryStore;
+pub use store::{MemoryBuilder, MemoryStore};

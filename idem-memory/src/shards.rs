@@ -103,9 +103,12 @@ impl Shards {
             if removed == limit {
                 break;
             }
-            removed += shard.write().purge(now, limit - removed);
+            let mut shard = shard.write();
+            let purged = shard.purge(now, limit - removed);
+            // Under the lock, so that nobody finds the store full of what is gone.
+            self.room.used.fetch_sub(purged, Ordering::AcqRel);
+            removed += purged;
         }
-        self.room.used.fetch_sub(removed, Ordering::AcqRel);
         removed
     }
 
@@ -163,7 +166,12 @@ impl Shard {
                 let values = HashMap::from([(name.clone(), value.clone())]);
                 self.values.insert(space.clone(), values);
             }
-            (None, Some(values)) => drop(values.remove(name)),
+            (None, Some(values)) => {
+                values.remove(name);
+                if values.is_empty() {
+                    self.values.remove(space);
+                }
+            }
             (None, None) => {}
         }
     }

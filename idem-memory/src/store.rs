@@ -25,7 +25,8 @@ use crate::shards::{Locked, Shards};
 /// A store in memory. A clone shares the data.
 ///
 /// Guarantees: nothing survives the process; one process; its own clock or the one given; a slow effect
-/// delays nobody; it can list. Its calls need no runtime, but [`Store::detach`] and [`Store::sleep`] use
+/// delays nobody; it can list. Closing waits for the commits that are under way; an effect that still runs
+/// then finds the store closed. Its calls need no runtime, but [`Store::detach`] and [`Store::sleep`] use
 /// tokio's.
 #[derive(Clone)]
 pub struct MemoryStore(Arc<Inner>);
@@ -53,23 +54,57 @@ impl MemoryStore {
     /// An empty store without a bound.
     #[must_use]
     pub fn new() -> Self {
-        Self::with(None, SystemClock)
+        Self::builder().build()
     }
 
-    /// An empty store that holds at most so many entries: records and values of effects together.
+    /// Options to make a store with.
+    pub fn builder() -> MemoryBuilder {
+        MemoryBuilder::default()
+    }
+}
+
+/// Options for a [`MemoryStore`]. Made by [`MemoryStore::builder`].
+#[must_use = "options do nothing until a store is built"]
+pub struct MemoryBuilder {
+    capacity: Option<usize>,
+    clock: Box<dyn Clock>,
+}
+
+impl Default for MemoryBuilder {
+    fn default() -> Self {
+        Self { capacity: None, clock: Box::new(SystemClock) }
+    }
+}
+
+impl fmt::Debug for MemoryBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryBuilder").field("capacity", &self.capacity).finish_non_exhaustive()
+    }
+}
+
+impl MemoryBuilder {
+    /// How many entries the store holds at most: records and values of effects together. Without a bound
+    /// unless told.
     ///
-    /// What does not fit is refused with [`ErrorKind::Full`], and nothing of it is kept.
-    #[must_use]
-    pub fn with_capacity(entries: usize) -> Self {
-        Self::with(Some(entries), SystemClock)
+    /// What does not fit, after what has expired is removed, is refused with [`ErrorKind::Full`], and nothing
+    /// of it is kept. What is live is never evicted.
+    pub fn capacity(mut self, entries: usize) -> Self {
+        self.capacity = Some(entries);
+        self
     }
 
-    /// An empty store, bounded or not, on a clock of its own.
+    /// The clock that decides. The system's unless told.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Box::new(clock);
+        self
+    }
+
+    /// An empty store.
     #[must_use]
-    pub fn with(capacity: Option<usize>, clock: impl Clock) -> Self {
-        Self(Arc::new(Inner {
-            shards: Shards::new(capacity),
-            clock: Box::new(clock),
+    pub fn build(self) -> MemoryStore {
+        MemoryStore(Arc::new(Inner {
+            shards: Shards::new(self.capacity),
+            clock: self.clock,
             last_token: Mutex::new(None),
             closed: AtomicBool::new(false),
         }))

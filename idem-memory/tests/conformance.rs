@@ -28,7 +28,8 @@ impl Fixture for Memory {
 
     async fn open(&self, clock: ManualClock) -> MemoryStore {
         let mut store = self.store.lock().unwrap();
-        store.get_or_insert_with(|| MemoryStore::with(Some(CAPACITY), clock)).clone()
+        let built = || MemoryStore::builder().capacity(CAPACITY).clock(clock).build();
+        store.get_or_insert_with(built).clone()
     }
 
     async fn refuse_receipts(&self, refuse: bool) {

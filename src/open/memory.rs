@@ -1,6 +1,6 @@
 //! `memory:`
 
-use std::sync::Arc;
+use std::{num::NonZeroUsize, sync::Arc};
 
 use idem_core::{DynStore, Error, erase};
 use idem_memory::MemoryStore;
@@ -11,16 +11,16 @@ pub(super) fn open(url: Url<'_>) -> Result<Arc<DynStore>, Error> {
     if !url.path.is_empty() {
         return Err(invalid("URL", "`memory:` takes no path: leave it out".to_string()));
     }
-    let mut store = MemoryStore::new();
+    let mut builder = MemoryStore::builder();
     for (name, value) in &url.options {
         match &**name {
             "capacity" => {
-                let entries =
+                let entries: NonZeroUsize =
                     value.parse().map_err(|_| bad_value(name, value, "a number of entries"))?;
-                store = MemoryStore::with_capacity(entries);
+                builder = builder.capacity(entries.get());
             }
             _ => return Err(unknown_option("memory", name, "`capacity`")),
         }
     }
-    Ok(erase(store))
+    Ok(erase(builder.build()))
 }
