@@ -89,7 +89,7 @@ pub enum ErrorKind {
         /// How long the call waited.
         waited: Duration,
     },
-    /// Other callers changed what the effect read, each time it ran.
+    /// Other callers, or the effect itself by a call of its own, changed what it read each time it ran.
     Contended {
         /// How often the effect ran.
         attempts: u32,
@@ -253,7 +253,8 @@ impl fmt::Display for Error {
             }
             ErrorKind::Contended { attempts } => write!(
                 f,
-                "other callers changed what the effect read, {attempts} times in a row: try again"
+                "what the effect read was changed by other calls, {attempts} times in a row: try again, \
+                 and let the effect touch nothing but its transaction"
             ),
             ErrorKind::Full => f.write_str("the store is full: make room, then try again"),
             ErrorKind::Closed => f.write_str("the store was closed: open it again"),

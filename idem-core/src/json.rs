@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{Certainty, Error, ErrorKind, fingerprint};
+use crate::{Certainty, Error, ErrorKind, Fingerprint, fingerprint};
 
 /// Encodes a result, and makes sure that it reads back as what it is.
 ///
@@ -16,6 +16,8 @@ pub fn encode_result<T: Serialize + DeserializeOwned>(result: &T) -> Result<Byte
     let unreadable = || Error::nothing_done(ErrorKind::ResultUnreadable);
     fingerprint::check_result(result).map_err(|error| unreadable().with_source(error))?;
     let text = serde_json::to_vec(result).map_err(|error| unreadable().with_source(error))?;
+    // Once more in the text: keys can differ in the value, as 1 and "1" do, and be equal there.
+    Fingerprint::of_json(&text).map_err(|error| unreadable().with_source(error))?;
     serde_json::from_slice::<T>(&text).map_err(|error| unreadable().with_source(error))?;
     Ok(text.into())
 }
@@ -67,6 +69,21 @@ mod tests {
             inner: Inner,
         }
         assert!(refused(&Twice { id: 1, inner: Inner { id: 2 } }));
+    }
+
+    #[test]
+    fn keys_that_are_equal_only_in_json_are_refused() {
+        #[derive(Serialize, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+        #[serde(untagged)]
+        enum Id {
+            Number(u8),
+            Text(String),
+        }
+        let ids = |second: &str| {
+            std::collections::BTreeMap::from([(Id::Number(1), 'a'), (Id::Text(second.into()), 'b')])
+        };
+        assert!(refused(&ids("1")));
+        assert!(!refused(&ids("2")));
     }
 
     #[test]

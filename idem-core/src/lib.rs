@@ -45,7 +45,7 @@ pub use crate::{
     idem::Idem,
     json::{decode_result, encode_result},
     key::{Key, Kind, Space},
-    optimistic::{Applied, Look, MISREAD_LIMIT, Optimistic, optimistic},
+    optimistic::{Applied, Look, MISREAD_LIMIT, Optimistic, RACE_LIMIT, optimistic},
     outcome::Outcome,
     overlay::{Overlay, Values},
     protocol::Execute,

@@ -6,6 +6,12 @@ use crate::{Change, Committed, Error, ErrorKind, Key, Record, Step, Timestamp, r
 /// [`ErrorKind::Contended`].
 pub const MISREAD_LIMIT: u32 = 32;
 
+/// How often a call loses the race for its commit before its caller gets [`ErrorKind::Contended`].
+///
+/// Somebody else has committed each time, so a call that loses as often as this is starved by quicker ones,
+/// or stands in its own way: its effect changes what it reads through a call of its own.
+pub const RACE_LIMIT: u32 = 1000;
+
 /// What a store that commits by compare-and-set offers to [`optimistic`].
 ///
 /// Its atomic section is short and never runs an effect, so that a slow effect, or one that asks its own
@@ -75,9 +81,8 @@ pub async fn optimistic<O: Optimistic>(
     key: &Key,
     mut step: Box<dyn Step<O::Transaction>>,
 ) -> Result<Committed, Error> {
-    let mut attempt = 0;
     let mut misreads = 0;
-    loop {
+    for attempt in 1..=RACE_LIMIT {
         let seen = store.look(key).await?;
         if !step.proceeds(seen.record.as_ref(), seen.now) {
             return Ok(Committed::kept(seen.record, seen.now));
@@ -102,7 +107,7 @@ pub async fn optimistic<O: Optimistic>(
                 }
             }
         }
-        attempt += 1;
         store.back_off(attempt).await;
     }
+    Err(Error::nothing_done(ErrorKind::Contended { attempts: RACE_LIMIT }))
 }

@@ -1,30 +1,80 @@
-//! What a backend needs of a runtime, by tokio.
+//! What a backend needs of a runtime, by tokio: one thread of the library's own, so that nothing depends on a
+//! runtime of the user's, which may end, or have no timers, or not be there.
 
-use std::time::Duration;
+use std::{future::pending, sync::LazyLock, thread, time::Duration};
 
 use tokio::runtime::{Builder, Handle};
 
 use crate::{Clock, time::BoxFuture};
 
-/// Runs a task on its own: on the runtime that the caller is in, or else on a thread of its own.
+/// Started when it is first needed; goes on as long as the process.
+static BACKGROUND: LazyLock<Handle> = LazyLock::new(|| {
+    let runtime = Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.expect("a runtime without I/O asks the system for nothing");
+    let handle = runtime.handle().clone();
+    thread::Builder::new()
+        .name("idem-background".to_string())
+        .spawn(move || runtime.block_on(pending::<()>()))
+        .expect("the system must have a thread left for background work");
+    handle
+});
+
+/// Runs a task on its own, as long as the process goes on.
+///
+/// # Panics
+/// If the system has no thread left for it, at the first call of the process.
 pub fn detach(task: BoxFuture<()>) {
-    match Handle::try_current() {
-        Ok(runtime) => drop(runtime.spawn(task)),
-        Err(_) => drop(std::thread::Builder::new().name("idem-task".into()).spawn(|| {
-            if let Ok(runtime) = Builder::new_current_thread().enable_time().build() {
-                runtime.block_on(task);
-            }
-        })),
-    }
+    drop(BACKGROUND.spawn(task));
 }
 
 /// Ends when `clock` has moved on by `duration`.
 ///
 /// # Panics
-/// If the clock runs with the wall clock and the caller is in no tokio runtime.
+/// As [`detach`].
 pub async fn sleep(clock: &dyn Clock, duration: Duration) {
     match clock.sleep(duration) {
         Some(sleep) => sleep.await,
-        None => tokio::time::sleep(duration).await,
+        None => timer(duration).await,
+    }
+}
+
+fn timer(duration: Duration) -> tokio::time::Sleep {
+    // Bound to the background's timers, whoever awaits it.
+    let _background = BACKGROUND.enter();
+    tokio::time::sleep(duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SystemClock;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_task_goes_on_after_the_runtime_that_it_was_detached_in_and_needs_none() {
+        let (done, dones) = mpsc::channel();
+        let task = |number| {
+            let done = done.clone();
+            Box::pin(async move {
+                sleep(&SystemClock, Duration::from_millis(1)).await;
+                done.send(number).expect("the test waits");
+            })
+        };
+        detach(task(1));
+        let runtime = Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async { detach(task(2)) });
+        drop(runtime);
+        let mut numbers: Vec<i32> =
+            (0..2).map(|_| dones.recv_timeout(Duration::from_secs(20)).unwrap()).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, [1, 2]);
+    }
+
+    #[test]
+    fn sleeping_needs_no_timers_of_the_callers_runtime() {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let start = std::time::Instant::now();
+        runtime.block_on(sleep(&SystemClock, Duration::from_millis(5)));
+        assert!(start.elapsed() >= Duration::from_millis(5));
     }
 }

@@ -60,7 +60,7 @@ pub fn run_step<Tx: ?Sized>(
     })
 }
 
-fn panic_message(payload: Box<dyn Any + Send>) -> String {
+pub(crate) fn panic_message(payload: Box<dyn Any + Send>) -> String {
     let payload = match payload.downcast::<&str>() {
         Ok(message) => return (*message).to_string(),
         Err(payload) => payload,

@@ -27,5 +27,7 @@
 
 mod shards;
 mod store;
+mod transaction;
 
 pub use store::{MemoryBuilder, MemoryStore};
+pub use transaction::MemoryTransaction;

@@ -3,6 +3,7 @@
 use std::{
     fmt,
     future::poll_fn,
+    hash::{BuildHasher, RandomState},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -20,14 +21,16 @@ use idem_core::{
 };
 use parking_lot::Mutex;
 
-use crate::shards::{Locked, Shards};
+use crate::{
+    MemoryTransaction,
+    shards::{Locked, Shards},
+};
 
 /// A store in memory. A clone shares the data.
 ///
 /// Guarantees: nothing survives the process; one process; its own clock or the one given; a slow effect
 /// delays nobody; it can list. Closing waits for the commits that are under way; an effect that still runs
-/// then finds the store closed. Its calls need no runtime, but [`Store::detach`] and [`Store::sleep`] use
-/// tokio's.
+/// then finds the store closed. Its calls need no runtime.
 #[derive(Clone)]
 pub struct MemoryStore(Arc<Inner>);
 
@@ -164,7 +167,7 @@ impl Values for Inner {
 }
 
 impl Optimistic for MemoryStore {
-    type Transaction = Overlay;
+    type Transaction = MemoryTransaction;
 
     async fn look(&self, key: &Key) -> Result<Look, Error> {
         self.0.check_open()?;
@@ -172,15 +175,15 @@ impl Optimistic for MemoryStore {
         Ok(Look { record, now: self.0.clock.now() })
     }
 
-    fn begin(&self, key: &Key) -> Overlay {
-        Overlay::new(key.space(), Arc::clone(&self.0) as _)
+    fn begin(&self, key: &Key) -> MemoryTransaction {
+        MemoryTransaction(Overlay::new(key.space(), Arc::clone(&self.0) as _))
     }
 
     async fn commit(
         &self,
         key: &Key,
         seen: &Look,
-        overlay: &Overlay,
+        MemoryTransaction(overlay): &MemoryTransaction,
         change: Change,
     ) -> Result<Applied, Error> {
         match self.0.apply(key, seen, overlay, change.clone()) {
@@ -193,20 +196,27 @@ impl Optimistic for MemoryStore {
         }
     }
 
-    async fn is_unchanged(&self, key: &Key, seen: &Look, overlay: &Overlay) -> Result<bool, Error> {
+    async fn is_unchanged(
+        &self,
+        key: &Key,
+        seen: &Look,
+        MemoryTransaction(overlay): &MemoryTransaction,
+    ) -> Result<bool, Error> {
         let names = overlay.reads().map(|(name, _)| name);
         let mut section = self.0.shards.lock(key, overlay.space(), names);
         Ok(is_unchanged(&mut section, key, seen, overlay))
     }
 
-    async fn back_off(&self, _: u32) {
-        // Whoever won the race is done already: one turn for the other tasks is enough.
-        let mut yielded = false;
+    async fn back_off(&self, attempt: u32) {
+        // Whoever won the race is done already: some turns for the other tasks, more after each loss, and
+        // never as many as another loser takes.
+        let most = u64::from(attempt.min(16));
+        let mut turns = 1 + RandomState::new().hash_one(attempt) % most;
         poll_fn(|context| {
-            if yielded {
+            if turns == 0 {
                 return Poll::Ready(());
             }
-            yielded = true;
+            turns -= 1;
             context.waker().wake_by_ref();
             Poll::Pending
         })
@@ -216,9 +226,13 @@ impl Optimistic for MemoryStore {
 
 #[async_trait]
 impl Store for MemoryStore {
-    type Transaction = Overlay;
+    type Transaction = MemoryTransaction;
 
-    async fn transact(&self, key: &Key, step: Box<dyn Step<Overlay>>) -> Result<Committed, Error> {
+    async fn transact(
+        &self,
+        key: &Key,
+        step: Box<dyn Step<MemoryTransaction>>,
+    ) -> Result<Committed, Error> {
         optimistic(self, key, step).await
     }
 

@@ -9,7 +9,7 @@ use idem_core::{
     EffectError, Error, ErrorKind, Idem, Key, ManualClock, Outcome, Request, Timestamp,
     Transaction, consumer::Recorder,
 };
-use idem_memory::MemoryStore;
+use idem_memory::{MemoryStore, MemoryTransaction};
 use tokio::sync::Barrier;
 
 fn request(name: &str) -> Request {
@@ -32,7 +32,7 @@ async fn put(
     request: &Request,
     values: u8,
 ) -> Result<Outcome<()>, Error> {
-    let effect = move |tx: &mut idem_core::Overlay| -> Result<(), EffectError> {
+    let effect = move |tx: &mut MemoryTransaction| -> Result<(), EffectError> {
         for name in 0..values {
             tx.put(&[name], b"value")?;
         }
@@ -72,7 +72,7 @@ async fn what_has_expired_makes_room_and_what_is_live_never_does() {
 async fn what_is_forgotten_or_deleted_gives_its_room_back() {
     let (idem, _) = bounded(3);
     assert_eq!(put(&idem, &request("a"), 2).await.unwrap(), Outcome::Created(()));
-    let delete = |tx: &mut idem_core::Overlay| {
+    let delete = |tx: &mut MemoryTransaction| {
         tx.delete(&[0])?;
         tx.delete(&[1])?;
         tx.delete(b"never there")?;

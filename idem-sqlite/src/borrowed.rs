@@ -6,7 +6,7 @@ use idem_core::{
     Certainty, Clock, Committed, EffectError, Error, ErrorKind, Execute, Idem, Key, Outcome,
     Record, Request, Step, SystemClock, decode_result, encode_result, run_step,
 };
-use rusqlite::{Connection, ErrorCode, Transaction};
+use rusqlite::{Connection, Transaction};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{SqliteStore, failure, schema, sql::Sql, tables::Tables};
@@ -93,6 +93,10 @@ fn run<'t, 'c>(
     step: &mut dyn Step<&'t Transaction<'c>>,
 ) -> Result<Committed, Error> {
     let (key, sql) = (request.key(), &*SQL);
+    if transaction.is_autocommit() {
+        // It is over: what is written now would be committed at once.
+        return Err(Error::nothing_done(ErrorKind::TransactionEnded));
+    }
     lock(transaction)?;
     let tables = Tables { connection: transaction, sql };
     let before = tables.record(key)?;
@@ -108,6 +112,11 @@ fn run<'t, 'c>(
         // Written now, the receipt would be committed at once.
         return Err(ended(ran.err()));
     }
+    let ran = ran.and_then(|after| match tables.record(key)? == before {
+        true => Ok(after),
+        // The effect has run its own key.
+        false => Err(Error::nothing_done(ErrorKind::Reentrant)),
+    });
     match ran.and_then(|after| keep(tables, key, after)) {
         Ok(after) => Ok(Committed { ran: true, before, after, now }),
         Err(error) => match undo(transaction) {
@@ -148,13 +157,13 @@ fn ended(source: Option<Error>) -> Error {
 
 /// Takes the write lock, so that the time is read after it, and checks the tables.
 fn lock(transaction: &Transaction<'_>) -> Result<(), Error> {
-    let missing = |error: rusqlite::Error| match error.sqlite_error_code() {
-        Some(ErrorCode::Unknown) => {
-            let location = transaction.path().unwrap_or(":memory:").to_string();
-            let problem = "it has no tables of idem: call create_tables first".to_string();
-            Error::nothing_done(ErrorKind::CannotOpen { location, problem }).with_source(error)
+    let missing = |error: rusqlite::Error| {
+        if !failure::is_misfit(&error) {
+            return failure::failed(error);
         }
-        _ => failure::failed(error),
+        let location = transaction.path().unwrap_or(":memory:").to_string();
+        let problem = "it has no tables of idem: call create_tables first".to_string();
+        Error::nothing_done(ErrorKind::CannotOpen { location, problem }).with_source(error)
     };
     // Changes nothing, and is a write all the same.
     let lock = "UPDATE main.idem_version SET version = version WHERE 0";

@@ -68,6 +68,12 @@ pub(crate) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
+/// Whether a statement does not fit the tables that there are.
+pub(crate) fn is_misfit(error: &rusqlite::Error) -> bool {
+    matches!(error, rusqlite::Error::SqlInputError { .. })
+        || error.sqlite_error_code() == Some(ErrorCode::Unknown)
+}
+
 /// Whether a COMMIT that failed like this has certainly left nothing, once it is rolled back.
 ///
 /// After an I/O error the log may hold the commit all the same, and a recovery may find it.

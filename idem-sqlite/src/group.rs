@@ -8,7 +8,7 @@ use std::{
 use idem_core::{Committed, Error};
 
 use crate::{
-    job::{Job, StepJob},
+    job::{Job, StepJob, quietly},
     queue::Lead,
     writer::{CommitFailure, Died, Writer},
 };
@@ -84,6 +84,8 @@ fn commit_group(lead: &mut Lent<'_>, wait: Wait, since: Instant, first: StepJob)
             settle_failed(lead, ran, error);
         }
     }
+    // A connection that is no good any more must not keep the lock until the next call.
+    lead.writer().recover();
     Turn::Done
 }
 
@@ -105,7 +107,7 @@ fn grow(lead: &mut Lent<'_>, since: Instant, first: StepJob) -> Grown {
         match lead.writer().run(&mut job, in_savepoint) {
             Ok(answer) => ran.push((since, job, answer)),
             Err(died) => {
-                let mut all: Vec<_> = ran.into_iter().map(|(since, job, _)| (since, job)).collect();
+                let mut all = unanswered(ran);
                 all.push((since, job));
                 return Grown::Dead(all, died);
             }
@@ -134,8 +136,7 @@ fn commit(lead: &mut Lent<'_>, ran: Vec<Ran>) {
     match lead.writer().commit() {
         Ok(()) => ran.into_iter().for_each(|(_, job, answer)| job.answer(answer)),
         Err(CommitFailure::Nothing(error)) => {
-            let jobs = ran.into_iter().map(|(since, job, _)| (since, job)).collect();
-            settle_failed(lead, jobs, Some(error));
+            settle_failed(lead, unanswered(ran), Some(error));
         }
         Err(CommitFailure::Unknown(error)) => {
             let error = Arc::new(error);
@@ -147,6 +148,15 @@ fn commit(lead: &mut Lent<'_>, ran: Vec<Ran>) {
     }
 }
 
+/// The steps without what their callers would have been told.
+fn unanswered(ran: Vec<Ran>) -> Vec<(Instant, StepJob)> {
+    let unanswer = |(since, job, answer)| {
+        quietly(|| drop(answer));
+        (since, job)
+    };
+    ran.into_iter().map(unanswer).collect()
+}
+
 /// Settles steps of which nothing is kept. A single one gets the error; of several, each runs again alone,
 /// so that one step's fault is that step's alone.
 fn settle_failed(lead: &mut Lent<'_>, jobs: Vec<(Instant, StepJob)>, error: Option<Error>) {
@@ -156,6 +166,7 @@ fn settle_failed(lead: &mut Lent<'_>, jobs: Vec<(Instant, StepJob)>, error: Opti
         Ok([(_, job)]) => return job.answer(Err(error)),
         Err(jobs) => jobs,
     };
+    quietly(|| drop(error));
     // From the last to the first, so that they stay in order.
     for (since, mut job) in jobs.into_iter().rev() {
         job.alone = true;

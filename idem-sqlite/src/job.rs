@@ -54,7 +54,7 @@ impl StepJob {
 
 /// Drops what an effect's author made, an effect or an error. Its destructors are the author's code, and must
 /// not take down whoever leads.
-fn quietly(drop: impl FnOnce()) {
+pub(crate) fn quietly(drop: impl FnOnce()) {
     if let Err(payload) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(drop)) {
         std::mem::forget(payload);
     }

@@ -23,6 +23,10 @@ pub(crate) struct Queue<W, J> {
     dedicated: bool,
 }
 
+/// Closing was given up, since something is still under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waited;
+
 struct State<W, J> {
     jobs: VecDeque<(Instant, J)>,
     writer: Option<W>,
@@ -111,21 +115,35 @@ impl<W, J> Queue<W, J> {
         }
     }
 
-    /// Takes no more jobs, waits until those queued are done, and takes the writer out, if it is still there.
-    pub(crate) fn close(&self) -> Option<W> {
+    /// Takes no more jobs, waits until those queued are done and the writer is back, and takes it out. Gives
+    /// up waiting after `patience`, if there is one; the queue stays closed.
+    ///
+    /// # Errors
+    /// That it gave up.
+    pub(crate) fn close(&self, patience: Option<Duration>) -> Result<(), Waited> {
+        let deadline = patience.map(|patience| Instant::now() + patience);
         let mut state = self.state.lock();
         state.closed = true;
         self.work.notify_all();
         self.waiting.notify_all();
         while !state.gone && (state.writer.is_none() || !state.jobs.is_empty()) {
-            self.returned.wait(&mut state);
+            match deadline {
+                None => self.returned.wait(&mut state),
+                Some(deadline) if self.returned.wait_until(&mut state, deadline).timed_out() => {
+                    return Err(Waited);
+                }
+                Some(_) => {}
+            }
         }
         state.gone = true;
         // Whoever else closes, and the threads.
         self.returned.notify_all();
         self.work.notify_all();
         self.waiting.notify_all();
-        state.writer.take()
+        let writer = state.writer.take();
+        drop(state);
+        drop(writer);
+        Ok(())
     }
 
     /// Does something with the writer while nobody leads.
@@ -232,13 +250,13 @@ mod tests {
         assert!(queue.submit(1).unwrap().is_none());
         let closing = {
             let queue = Arc::clone(&queue);
-            thread::spawn(move || queue.close())
+            thread::spawn(move || queue.close(None))
         };
         while !queue.is_closed() {
             thread::yield_now();
         }
         assert_eq!(queue.overdue(Duration::ZERO), Some(1));
-        assert_eq!(closing.join().unwrap(), Some("writer"));
+        assert_eq!(closing.join().unwrap(), Ok(()));
         assert!(queue.lead().is_none());
         assert_eq!(queue.overdue(Duration::ZERO), None);
         assert!(queue.submit(2).is_err());
@@ -251,7 +269,7 @@ mod tests {
         assert!(queue.submit(2).unwrap().is_none());
         let closing = {
             let queue = Arc::clone(&queue);
-            thread::spawn(move || queue.close())
+            thread::spawn(move || queue.close(None))
         };
         while !queue.is_closed() {
             thread::yield_now();
@@ -263,8 +281,20 @@ mod tests {
         assert_eq!(lead.next().unwrap().1, 2);
         assert!(!closing.is_finished());
         drop(lead);
-        assert_eq!(closing.join().unwrap(), Some("writer"));
-        assert_eq!(queue.close(), None);
+        assert_eq!(closing.join().unwrap(), Ok(()));
+        assert_eq!(queue.close(None), Ok(()));
+    }
+
+    #[test]
+    fn closing_gives_up_when_told_to_and_stays_closed() {
+        let queue = Queue::new("writer", false);
+        let lead = queue.submit(1).unwrap().unwrap();
+        assert_eq!(queue.close(Some(Duration::from_millis(1))), Err(Waited));
+        assert!(queue.is_closed() && queue.submit(2).is_err());
+        let mut lead = lead;
+        lead.next().unwrap();
+        drop(lead);
+        assert_eq!(queue.close(Some(Duration::from_millis(1))), Ok(()));
     }
 
     #[test]

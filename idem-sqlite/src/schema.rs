@@ -11,7 +11,7 @@ use std::{
 use idem_core::{Error, ErrorKind};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior};
 
-use crate::{SqliteBuilder, Synchronous, failure, store::Config};
+use crate::{SqliteBuilder, Synchronous, failure, sql::Sql, store::Config, tables::Tables};
 
 /// The version of the tables that this library makes and knows.
 pub(crate) const VERSION: i64 = 1;
@@ -148,9 +148,17 @@ pub(crate) fn open(location: &Location, options: &SqliteBuilder) -> Result<Conne
     configure(&connection, options.synchronous).map_err(explain)?;
     if found.is_none() {
         install(&mut connection).map_err(|error| match error {
-            Failure::Engine(error) => explain(error),
+            Failure::Engine(error) => explain_tables(location, error, busy_timeout),
             Failure::Version(error) => error,
         })?;
+    }
+    Tables { connection: &connection, sql: &Sql::new() }
+        .check()
+        .map_err(|error| explain_tables(location, error, busy_timeout))?;
+    if !location.is_memory() {
+        // A recovery may have found commits that no sync has covered yet: copying them syncs them first.
+        let copied = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        copied.map_err(explain)?;
     }
     Ok(connection)
 }
@@ -202,7 +210,9 @@ fn version(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     if connection.query_row(exists, [], |_| Ok(())).optional()?.is_none() {
         return Ok(None);
     }
-    connection.query_row("SELECT max(version) FROM main.idem_version", [], |row| row.get(0))
+    // No row at all is no version that there ever was.
+    let version = "SELECT coalesce(max(version), 0) FROM main.idem_version";
+    connection.query_row(version, [], |row| row.get(0)).map(Some)
 }
 
 /// Refuses tables that a newer version of this library made.
@@ -213,6 +223,10 @@ pub(crate) fn check_connection(connection: &Connection) -> Result<(), Error> {
 
 fn check_version(found: Option<i64>, location: impl fmt::Display) -> Result<(), Error> {
     match found {
+        Some(found) if found < 1 => {
+            let problem = format!("the tables in {location} have version {found}, which never was");
+            Err(failure::damaged(problem))
+        }
         Some(found) if found > VERSION => {
             let (location, supported) = (location.to_string(), VERSION);
             Err(Error::nothing_done(ErrorKind::SchemaNewer { location, found, supported }))
@@ -273,6 +287,16 @@ fn use_wal(
             Err(error) => return Err(explain(location, error, busy_timeout)),
         }
     }
+}
+
+/// Why idem's tables are not to be had.
+fn explain_tables(location: &Location, error: rusqlite::Error, waited: Duration) -> Error {
+    if !failure::is_misfit(&error) {
+        return explain(location, error, waited);
+    }
+    let problem = "it has tables or views named idem_.. that are not this library's, or not all of \
+                   them: rename yours, or restore what is missing";
+    location.cannot_open(problem, error)
 }
 
 fn explain(location: &Location, error: rusqlite::Error, waited: Duration) -> Error {

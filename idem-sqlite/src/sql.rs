@@ -79,4 +79,20 @@ impl Sql {
             delete: salted(&format!("DELETE FROM main.idem_values WHERE {of_value}")),
         }
     }
+
+    /// The statements on idem's own tables.
+    pub(crate) fn on_tables(&self) -> [&str; 10] {
+        [
+            &self.select,
+            &self.upsert,
+            &self.remove,
+            &self.last_token,
+            &self.set_token,
+            &self.purge,
+            &self.list,
+            &self.get,
+            &self.put,
+            &self.delete,
+        ]
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::Path,
     sync::Arc,
     thread::JoinHandle,
@@ -24,7 +24,7 @@ use crate::{
     failure,
     group::{self, Turn, Wait},
     job::{Call, Job, StepJob},
-    queue::{Lead, Queue},
+    queue::{Lead, Queue, Waited},
     reader::Readers,
     reentry,
     schema::{self, Location},
@@ -47,6 +47,13 @@ const PURGE_CHUNK: usize = 500;
 /// queued up behind it meanwhile. On a current-thread runtime that blocks the runtime for one commit;
 /// [`SqliteBuilder::dedicated_writer`] leaves it to a thread. A caller never waits on its own thread for
 /// another process's lock.
+///
+/// So a caller may run its neighbours' effects too, for 5 milliseconds and the rest of the last one.
+///
+/// # Closing
+/// [`Store::close`] waits for what is under way, up to the busy timeout, and returns when the file is let go.
+/// Dropping the last handle closes in the background. Each handle that was opened has three threads, asleep
+/// most of the time.
 ///
 /// # Reentry
 /// An effect may read its own store: it sees what is committed, not what it wrote itself. One that asks it
@@ -145,7 +152,9 @@ impl Shared {
         while let Some(mut lead) = self.queue.lead() {
             // A panic here would be this library's fault; it must not strand those who wait.
             let turns = || while group::turn(&mut lead, Wait::Yes) != Turn::Idle {};
-            drop(catch_unwind(AssertUnwindSafe(|| reentry::leading(turns))));
+            if catch_unwind(AssertUnwindSafe(turns)).is_err() {
+                lead.writer().recover();
+            }
         }
     }
 
@@ -212,35 +221,40 @@ impl Shared {
         }
     }
 
-    /// Finishes what is queued and closes everything. Blocks.
-    fn close(&self) {
-        drop(self.queue.close());
+    /// Takes no more calls, finishes what is queued and closes everything. Blocks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if something is still under way after `patience`; the store stays closed to calls.
+    fn close(&self, patience: Option<Duration>) -> Result<(), Error> {
+        let busy = || failure::busy(patience.unwrap_or_default());
+        self.queue.close(patience).map_err(|Waited| busy())?;
         self.checkpoints.close();
         if let Some(readers) = &self.readers {
             readers.close();
         }
-        let threads = std::mem::take(&mut *self.threads.lock());
-        let current = std::thread::current().id();
-        for thread in threads.into_iter().filter(|thread| thread.thread().id() != current) {
+        // Held while joining, so that whoever else closes waits for the end as well.
+        for thread in self.threads.lock().drain(..) {
             // A thread that panicked has nothing left to close.
             drop(thread.join());
         }
+        Ok(())
     }
 }
 
 /// Commits one group on this thread; the writer thread goes on with what is left.
 fn lead_once(mut lead: Lead<'_, Writer, Job>) {
-    reentry::leading(|| group::turn(&mut lead, Wait::No));
+    let turn = AssertUnwindSafe(|| group::turn(&mut lead, Wait::No));
+    if let Err(panic) = catch_unwind(turn) {
+        lead.writer().recover();
+        resume_unwind(panic);
+    }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if !reentry::is_leading() {
-            return self.0.close();
-        }
-        // An effect held the last handle and is dropped by the leader, which must go on for this to end.
+        // On a thread of its own: this one may be a runtime's, or in the very effect that closing waits for.
         let shared = Arc::clone(&self.0);
-        drop(thread::spawn("idem-sqlite-close", move || shared.close()));
+        drop(thread::spawn("idem-sqlite-close", move || drop(shared.close(None))));
     }
 }
 
@@ -299,7 +313,8 @@ impl Store for SqliteStore {
             return Err(Error::nothing_done(ErrorKind::Reentrant));
         }
         let shared = Arc::clone(self.shared());
-        thread::run("idem-sqlite-close", move || shared.close()).await
+        let patience = Some(shared.config.options.busy_timeout);
+        thread::run("idem-sqlite-close", move || shared.close(patience)).await?
     }
 
     fn guarantees(&self) -> Guarantees {

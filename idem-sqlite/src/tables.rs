@@ -18,6 +18,14 @@ pub(crate) struct Tables<'c> {
 }
 
 impl Tables<'_> {
+    /// Whether the tables are those that the statements are for.
+    pub(crate) fn check(&self) -> rusqlite::Result<()> {
+        for text in self.sql.on_tables() {
+            self.connection.prepare(text)?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn record(&self, key: &Key) -> Result<Option<Record>, Error> {
         let mut select = self.connection.prepare_cached(&self.sql.select).map_err(failed)?;
         let of_key = (key.kind().as_str(), key.tenant(), key.operation(), key.request());

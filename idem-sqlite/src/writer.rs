@@ -203,6 +203,15 @@ impl Writer {
         guard.within(Mode::Commit, || self.run_own(&self.transaction.sql.commit))
     }
 
+    /// After a turn that broke something: lets go of the lock, on another connection if need be.
+    pub(crate) fn recover(&mut self) {
+        self.rollback();
+        if self.broken {
+            // If it cannot be had now, the next call asks for it again and is told why not.
+            drop(self.reopen());
+        }
+    }
+
     /// Ends the open transaction, if there is one, and keeps nothing of it.
     pub(crate) fn rollback(&mut self) {
         if self.is_alive() && self.run_own(&self.transaction.sql.rollback).is_err() {

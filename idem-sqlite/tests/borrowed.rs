@@ -132,6 +132,32 @@ fn an_effect_that_ends_the_transaction_leaves_no_receipt_and_no_certainty() {
 }
 
 #[test]
+fn an_effect_that_runs_its_own_key_is_undone_with_it() {
+    let (_folder, mut connection) = database();
+    let transaction = immediate(&mut connection);
+    let outcome = run_in(&transaction, &request("a"), |transaction| {
+        assert_eq!(run_in(transaction, &request("b"), insert)?, Outcome::Created(1));
+        assert_eq!(run_in(transaction, &request("a"), insert)?, Outcome::Created(2));
+        insert(transaction)
+    });
+    assert!(matches!(outcome.unwrap_err().kind(), ErrorKind::Reentrant));
+    assert_eq!(orders(&transaction), 0);
+    assert_eq!(run_in(&transaction, &request("a"), insert).unwrap(), Outcome::Created(1));
+}
+
+#[test]
+fn a_transaction_that_is_over_is_refused() {
+    let (_folder, mut connection) = database();
+    let transaction = immediate(&mut connection);
+    transaction.execute_batch("COMMIT").unwrap();
+    let error = run_in(&transaction, &request("a"), insert).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::TransactionEnded), "{error:?}");
+    assert_eq!(error.certainty(), Certainty::NothingDone);
+    drop(transaction);
+    assert_eq!(orders(&connection), 0);
+}
+
+#[test]
 fn a_deferred_transaction_that_was_overtaken_is_busy_and_nothing_is_done() {
     let (folder, mut connection) = database();
     let deferred = connection.transaction().unwrap();

@@ -180,7 +180,8 @@ impl Fixture for InMemory {
     async fn open(&self, clock: ManualClock) -> SqliteStore {
         if self.0.lock().unwrap().is_none() {
             let store = SqliteBuilder::default().clock(clock).open_in_memory().await.unwrap();
-            let tables = Request::new(Key::new("setup", "tables", "once").unwrap());
+            let key = Key::new("setup", "tables", "once").unwrap();
+            let tables = Request::new(key).retain_forever();
             let idem = Idem::new(store.clone());
             let made = idem.execute(&tables, |tx| Ok(tx.execute_batch(TABLES)?)).await;
             assert_eq!(made.unwrap().result(), Some(()));

@@ -1,13 +1,21 @@
 //! Handling each event once.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    any::Any,
+    fmt,
+    future::{poll_fn, ready},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
 use bytes::Bytes;
 
 use super::{Marked, recorder};
 use crate::{
     EffectError, Error, ErrorKind, Idem, Key, Request, Store, error::BoxError, protocol::Execute,
-    time::BoxFuture,
+    step::panic_message, time::BoxFuture,
 };
 
 /// What became of an event.
@@ -60,11 +68,15 @@ impl<S: Store + 'static, M: Send + 'static> Handler<S, M> {
     where
         F: Fn(M) -> R + Send + Sync + 'static,
         R: Future<Output = Result<(), E>> + Send + 'static,
-        E: Into<BoxError>,
+        E: Into<BoxError> + 'static,
     {
         let handle: Outside<M> = Box::new(move |message| {
-            let running = handle(message);
-            Box::pin(async move { running.await.map_err(Into::into) })
+            // A panic is one delivery's failure and must not take down the consumer.
+            let start = AssertUnwindSafe(|| handle(message));
+            match catch_unwind(start) {
+                Ok(running) => Box::pin(until_panic(running)),
+                Err(payload) => Box::pin(ready(Err(panicked(payload)))),
+            }
         });
         Self::with_mode(idem, consumer, Mode::MarkAfter(handle))
     }
@@ -162,4 +174,25 @@ impl<S: Store + 'static, M: Send + 'static> Handler<S, M> {
             Marked::Again => Handled::Duplicate,
         })
     }
+}
+
+/// Drives a handler, and turns its panic into an error.
+async fn until_panic<R, E>(running: R) -> Result<(), BoxError>
+where
+    R: Future<Output = Result<(), E>>,
+    E: Into<BoxError>,
+{
+    let mut running = Box::pin(running);
+    poll_fn(|context| {
+        let poll = AssertUnwindSafe(|| running.as_mut().poll(context));
+        match catch_unwind(poll) {
+            Ok(poll) => poll.map(|handled| handled.map_err(Into::into)),
+            Err(payload) => Poll::Ready(Err(panicked(payload))),
+        }
+    })
+    .await
+}
+
+fn panicked(payload: Box<dyn Any + Send>) -> BoxError {
+    format!("it panicked: {}", panic_message(payload)).into()
 }
