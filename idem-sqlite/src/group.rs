@@ -19,13 +19,17 @@ const MAX_STEPS: usize = 256;
 /// A group takes in no more steps after this time.
 const MAX_TIME: Duration = Duration::from_millis(5);
 
+/// What a step that does not proceed is told, if that can be known without the write lock.
+pub(crate) type Look<'l> = &'l dyn Fn(&StepJob) -> Option<Result<Committed, Error>>;
+
 /// Whether a leader may wait for another process's lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
+#[derive(Clone, Copy)]
+pub(crate) enum Wait<'l> {
     /// Up to the busy timeout: the writer thread.
     Yes,
-    /// Not at all: a caller that leads on its own thread leaves that to the writer thread.
-    No,
+    /// Not at all: a caller that leads on its own thread leaves that to the writer thread, but for a step
+    /// that turns out not to proceed.
+    No(Look<'l>),
 }
 
 /// How a turn ended.
@@ -45,10 +49,10 @@ type Lent<'q> = Lead<'q, Writer, Job>;
 type Ran = (Instant, StepJob, Result<Committed, Error>);
 
 /// Commits a group: the steps that are queued, and those that come while it runs, within its bounds.
-pub(crate) fn turn(lead: &mut Lent<'_>, wait: Wait) -> Turn {
+pub(crate) fn turn(lead: &mut Lent<'_>, wait: Wait<'_>) -> Turn {
     let Some((since, job)) = lead.next() else { return Turn::Idle };
     match job {
-        Job::Call(call) if wait == Wait::No => {
+        Job::Call(call) if matches!(wait, Wait::No(_)) => {
             lead.put_back(since, Job::Call(call));
             Turn::Blocked
         }
@@ -64,13 +68,19 @@ pub(crate) fn turn(lead: &mut Lent<'_>, wait: Wait) -> Turn {
     }
 }
 
-fn commit_group(lead: &mut Lent<'_>, wait: Wait, since: Instant, first: StepJob) -> Turn {
+fn commit_group(lead: &mut Lent<'_>, wait: Wait<'_>, since: Instant, first: StepJob) -> Turn {
     let patience = match wait {
         Wait::Yes => lead.writer().busy_timeout().saturating_sub(since.elapsed()),
-        Wait::No => Duration::ZERO,
+        Wait::No(_) => Duration::ZERO,
     };
     if let Err(error) = lead.writer().begin(patience) {
-        if wait == Wait::No && crate::failure::is_busy(&error) {
+        if let Wait::No(look) = wait
+            && crate::failure::is_busy(&error)
+        {
+            if let Some(answer) = look(&first) {
+                first.answer(answer);
+                return Turn::Done;
+            }
             lead.put_back(since, Job::Step(first));
             return Turn::Blocked;
         }

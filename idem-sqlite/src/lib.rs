@@ -35,10 +35,12 @@
 
 mod borrowed;
 mod checkpoint;
+mod engine;
 mod failure;
 mod group;
 mod guard;
 mod job;
+mod novelty;
 mod options;
 mod queue;
 mod reader;

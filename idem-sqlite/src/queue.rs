@@ -71,6 +71,18 @@ impl<W, J> Queue<W, J> {
         Ok(None)
     }
 
+    /// Leads with this job alone, if the writer is free and nothing waits for it. Else gives the job back.
+    pub(crate) fn lead_with(&self, job: J) -> Result<Lead<'_, W, J>, J> {
+        let mut state = self.state.lock();
+        if self.dedicated || state.closed || !state.jobs.is_empty() {
+            return Err(job);
+        }
+        let Some(writer) = state.writer.take() else { return Err(job) };
+        state.jobs.push_back((Instant::now(), job));
+        drop(state);
+        Ok(Lead { queue: self, writer: Some(writer) })
+    }
+
     /// Waits for jobs and a free writer: the writer thread's. None when the queue is closed and empty.
     pub(crate) fn lead(&self) -> Option<Lead<'_, W, J>> {
         let mut state = self.state.lock();

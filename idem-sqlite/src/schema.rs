@@ -11,7 +11,7 @@ use std::{
 use idem_core::{Error, ErrorKind};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior};
 
-use crate::{SqliteBuilder, Synchronous, failure, sql::Sql, store::Config, tables::Tables};
+use crate::{SqliteBuilder, Synchronous, engine::Config, failure, sql::Sql, tables::Tables};
 
 /// The version of the tables that this library makes and knows.
 pub(crate) const VERSION: i64 = 1;

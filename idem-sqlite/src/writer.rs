@@ -8,12 +8,12 @@ use rusqlite::{Connection, ErrorCode};
 use crate::{
     SqliteTransaction,
     checkpoint::Checkpoints,
+    engine::Config,
     failure::{self, failed},
     guard::{Guard, Mode, Settings},
     job::StepJob,
     reentry, schema,
     sql::Sql,
-    store::Config,
     tables::Tables,
 };
 

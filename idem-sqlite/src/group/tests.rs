@@ -11,10 +11,10 @@ use super::{Turn, Wait, turn};
 use crate::{
     SqliteBuilder, SqliteTransaction,
     checkpoint::Checkpoints,
+    engine::Config,
     job::{Job, StepJob},
     queue::Queue,
     schema::{self, Location},
-    store::Config,
     writer::Writer,
 };
 
@@ -316,10 +316,10 @@ fn a_leader_that_may_not_wait_leaves_a_foreign_lock_to_the_thread() {
     let mut answer =
         bench.queue("a", |tx| Ok(tx.execute("INSERT INTO orders VALUES (1)", []).map(drop)?));
     let mut lead = bench.queue.lead().unwrap();
-    assert_eq!(turn(&mut lead, Wait::No), Turn::Blocked);
+    assert_eq!(turn(&mut lead, Wait::No(&|_| None)), Turn::Blocked);
     assert!(answer.try_recv().is_err(), "it waits");
     foreign.execute_batch("COMMIT").unwrap();
-    assert_eq!(turn(&mut lead, Wait::No), Turn::Done);
+    assert_eq!(turn(&mut lead, Wait::No(&|_| None)), Turn::Done);
     assert!(ran(&mut answer));
 }
 

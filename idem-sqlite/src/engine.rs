@@ -1,0 +1,242 @@
+//! What is behind a store: its connections, its threads, and the ways that a call takes through them.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use idem_core::{Committed, Error, ErrorKind, Key, Step};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::{
+    SqliteBuilder, SqliteTransaction,
+    checkpoint::Checkpoints,
+    failure,
+    group::{self, Turn, Wait},
+    job::{Call, Job, StepJob},
+    novelty::Novelty,
+    queue::{Lead, Queue, Waited},
+    reader::Readers,
+    reentry,
+    schema::{self, Location},
+    tables::Tables,
+    thread,
+    writer::Writer,
+};
+
+/// How a store was opened.
+pub(crate) struct Config {
+    pub(crate) location: Location,
+    pub(crate) options: SqliteBuilder,
+}
+
+/// The connections and threads of one open store.
+pub(crate) struct Engine {
+    pub(crate) config: Arc<Config>,
+    queue: Queue<Writer, Job>,
+    /// None in memory, where there is one connection.
+    readers: Option<Readers>,
+    novelty: Novelty,
+    checkpoints: Checkpoints,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Engine {
+    /// Opens the connections; the threads are started apart.
+    pub(crate) fn open(options: &SqliteBuilder, location: &Location) -> Result<Self, Error> {
+        let connection = schema::open(location, options)?;
+        let config = Config { location: location.resolve()?, options: options.clone() };
+        let config = Arc::new(config);
+        let checkpoints = Checkpoints::default();
+        let writer = Writer::new(connection, Arc::clone(&config), checkpoints.clone())?;
+        let on_file = !config.location.is_memory();
+        Ok(Self {
+            queue: Queue::new(writer, options.dedicated_writer),
+            readers: on_file.then(|| Readers::new(Arc::clone(&config))),
+            novelty: Novelty::default(),
+            checkpoints,
+            threads: Mutex::new(Vec::new()),
+            config,
+        })
+    }
+
+    pub(crate) fn start_threads(self: &Arc<Self>) -> Result<(), Error> {
+        self.start("idem-sqlite-write", Self::write)?;
+        self.start("idem-sqlite-watch", Self::refuse_overdue)?;
+        if self.readers.is_some() {
+            self.start("idem-sqlite-log", |engine| engine.checkpoints.work(&engine.config))?;
+        }
+        Ok(())
+    }
+
+    fn start(self: &Arc<Self>, name: &str, work: fn(&Self)) -> Result<(), Error> {
+        let engine = Arc::clone(self);
+        let thread = thread::spawn(name, move || work(&engine))?;
+        self.threads.lock().push(thread);
+        Ok(())
+    }
+
+    /// Runs a step: on a reader if it does not proceed, else in the next group.
+    pub(crate) async fn transact(
+        &self,
+        key: &Key,
+        step: Box<dyn Step<SqliteTransaction>>,
+    ) -> Result<Committed, Error> {
+        if self.queue.is_closed() {
+            return Err(Error::nothing_done(ErrorKind::Closed));
+        }
+        // A step without an effect mostly proceeds: looking first would only cost.
+        let may_look = !step.effectless();
+        let (reply, answer) = oneshot::channel();
+        let mut job = StepJob { key: key.clone(), step, reply, alone: false };
+        if may_look && self.is_look_a_waste(&*job.step) {
+            match self.try_lead(job) {
+                Ok(()) => {
+                    let answer = answer.await.unwrap_or_else(|_| Err(failure::lost()));
+                    self.novelty.saw(answer.as_ref().is_ok_and(|committed| committed.ran));
+                    return answer;
+                }
+                Err(back) => job = back,
+            }
+        }
+        if may_look {
+            let seen = self.look(key, &*job.step);
+            self.novelty.saw(seen.is_none());
+            if let Some(answer) = seen {
+                return answer;
+            }
+        }
+        self.submit(Job::Step(job))?;
+        answer.await.unwrap_or_else(|_| Err(failure::lost()))
+    }
+
+    /// Whether the step likely runs, so that it may as well go to the writer at once, if that is free.
+    fn is_look_a_waste(&self, step: &dyn Step<SqliteTransaction>) -> bool {
+        // One that would not even proceed on a new key is a read, and takes no write lock.
+        self.novelty.is_likely() && step.proceeds(None, self.config.options.clock.now())
+    }
+
+    pub(crate) fn check_reentry(&self) -> Result<(), Error> {
+        if reentry::is_within(&self.config.location) {
+            return Err(Error::nothing_done(ErrorKind::Reentrant));
+        }
+        Ok(())
+    }
+
+    /// The writer thread: commits what no caller commits itself.
+    fn write(&self) {
+        while let Some(mut lead) = self.queue.lead() {
+            // A panic here would be this library's fault; it must not strand those who wait.
+            let turns = || while group::turn(&mut lead, Wait::Yes) != Turn::Idle {};
+            if catch_unwind(AssertUnwindSafe(turns)).is_err() {
+                lead.writer().recover();
+            }
+        }
+    }
+
+    /// The watching thread: refuses what has waited too long, behind a long effect or a foreign lock.
+    fn refuse_overdue(&self) {
+        let patience = self.config.options.busy_timeout;
+        while let Some(job) = self.queue.overdue(patience) {
+            job.refuse(failure::busy(patience));
+        }
+    }
+
+    /// Queues a job, and commits if nobody else does.
+    fn submit(&self, job: Job) -> Result<(), Error> {
+        self.check_reentry()?;
+        match self.queue.submit(job) {
+            Ok(Some(lead)) => self.lead_once(lead),
+            Ok(None) => {}
+            Err(_) => return Err(Error::nothing_done(ErrorKind::Closed)),
+        }
+        Ok(())
+    }
+
+    /// Commits a step at once if nobody else writes; else gives it back.
+    fn try_lead(&self, job: StepJob) -> Result<(), StepJob> {
+        if self.check_reentry().is_err() {
+            return Err(job);
+        }
+        match self.queue.lead_with(Job::Step(job)) {
+            Ok(lead) => self.lead_once(lead),
+            Err(Job::Step(job)) => return Err(job),
+            Err(Job::Call(_)) => unreachable!("the job that comes back is the one that was given"),
+        }
+        Ok(())
+    }
+
+    /// Has the writer thread do something.
+    pub(crate) async fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Writer) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (reply, answer) = oneshot::channel();
+        let call: Call = Box::new(move |writer| drop(reply.send(writer.and_then(work))));
+        self.submit(Job::Call(call))?;
+        answer.await.unwrap_or_else(|_| Err(failure::lost()))
+    }
+
+    /// Reads on this thread if that goes without waiting, and else on the writer thread.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        work: impl Fn(Tables<'_>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        if let Some(readers) = &self.readers {
+            match readers.read(&work) {
+                Err(error) if matches!(error.kind(), ErrorKind::Busy { .. }) => {}
+                answer => return answer,
+            }
+        }
+        self.call(move |writer| work(writer.tables())).await
+    }
+
+    /// What a step that does not proceed is told, if a reader can tell without waiting.
+    fn look(
+        &self,
+        key: &Key,
+        step: &dyn Step<SqliteTransaction>,
+    ) -> Option<Result<Committed, Error>> {
+        match self.readers.as_ref()?.read(|tables| tables.record(key)) {
+            Ok(record) => {
+                let now = self.config.options.clock.now();
+                let proceeds = step.proceeds(record.as_ref(), now);
+                (!proceeds).then(|| Ok(Committed::kept(record, now)))
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::Busy { .. }) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Commits one group on this thread; the writer thread goes on with what is left.
+    fn lead_once(&self, mut lead: Lead<'_, Writer, Job>) {
+        let look = |job: &StepJob| self.look(&job.key, &*job.step);
+        let turn = AssertUnwindSafe(|| group::turn(&mut lead, Wait::No(&look)));
+        if let Err(panic) = catch_unwind(turn) {
+            lead.writer().recover();
+            resume_unwind(panic);
+        }
+    }
+
+    /// Takes no more calls, finishes what is queued and closes everything. Blocks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if something is still under way after `patience`; the store stays closed to calls.
+    pub(crate) fn close(&self, patience: Option<Duration>) -> Result<(), Error> {
+        let busy = || failure::busy(patience.unwrap_or_default());
+        self.queue.close(patience).map_err(|Waited| busy())?;
+        self.checkpoints.close();
+        if let Some(readers) = &self.readers {
+            readers.close();
+        }
+        // Held while joining, so that whoever else closes waits for the end as well.
+        for thread in self.threads.lock().drain(..) {
+            // A thread that panicked has nothing left to close.
+            drop(thread.join());
+        }
+        Ok(())
+    }
+}
