@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use idem_store::consumer::{Consumed, Handler, consume};
+use idem_store::consumer::{Handler, consume};
 use idem_store::testing::MemoryQueue;
 use idem_store::{Idem, Space, Transaction, memory::MemoryStore};
 
@@ -32,7 +32,7 @@ async fn main() -> Result<(), Failure> {
     })?;
 
     let consumed = consume(&queue, &handler).await?;
-    assert_eq!(consumed, Consumed { ran: 2, duplicates: 1, failed: 1 });
+    assert_eq!((consumed.ran, consumed.duplicates, consumed.failed), (2, 1, 1));
     println!(
         "{} handled, {} duplicate, {} failed and came again",
         consumed.ran, consumed.duplicates, consumed.failed

@@ -61,6 +61,7 @@ macro_rules! __cases {
                 a_result_over_the_limit_is_refused_with_its_effect
                 a_result_that_does_not_decode_is_never_a_new_run
                 a_result_that_would_not_read_back_is_refused
+                absent_and_empty_results_are_told_apart
                 reading_a_receipt_changes_nothing
                 a_forgotten_key_runs_again
                 effects_of_two_keys_on_one_value_both_count
@@ -175,6 +176,8 @@ macro_rules! __cases {
                 a_queue_with_a_failure_and_a_duplicate_ends_at_its_sum
                 a_delivery_that_was_not_acked_takes_no_second_effect
                 duplicates_are_acked_without_running
+                a_handler_does_not_run_on_a_claimed_event
+                a_panicking_handler_is_a_failed_delivery
                 a_handler_whose_mark_cannot_be_made_does_not_run
                 a_mark_lives_forever_unless_told
                 a_consumer_is_no_tenant_of_its_name

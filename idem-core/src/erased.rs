@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::{
-    Change, Committed, Cursor, Error, Guarantees, Key, Page, Purged, Record, Space, Step, Store,
-    Timestamp, Transaction, time::BoxFuture,
+    BoxStep, Change, Committed, Cursor, Error, Guarantees, Key, Page, Purged, Record, Space, Step,
+    Store, Timestamp, Transaction, time::BoxFuture,
 };
 
 /// Any store, with the portable transaction.
@@ -26,7 +26,7 @@ where
 struct Erased<S>(S);
 
 /// Hands a native transaction to a step that knows only the portable part.
-struct Portable(Box<dyn Step<dyn Transaction>>);
+struct Portable(BoxStep<dyn Transaction>);
 
 impl<Tx: Transaction + 'static> Step<Tx> for Portable {
     fn proceeds(&self, record: Option<&Record>, now: Timestamp) -> bool {
@@ -58,7 +58,7 @@ where
     async fn transact(
         &self,
         key: &Key,
-        step: Box<dyn Step<dyn Transaction>>,
+        step: BoxStep<dyn Transaction>,
     ) -> Result<Committed, Error> {
         self.0.transact(key, Box::new(Portable(step))).await
     }

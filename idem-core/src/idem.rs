@@ -209,7 +209,7 @@ impl<S: Store> Idem<S> {
     pub(crate) async fn transact(
         &self,
         key: &Key,
-        step: impl Step<S::Transaction> + 'static,
+        step: impl Step<S::Transaction> + Send + 'static,
     ) -> Result<Committed, Error> {
         self.store.transact(key, Box::new(step)).await
     }

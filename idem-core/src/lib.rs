@@ -52,7 +52,7 @@ pub use crate::{
     purger::Purger,
     record::{Receipt, Record, State, Token},
     request::Request,
-    step::{Change, Committed, Step, run_step},
+    step::{BoxStep, Change, Committed, Step, run_step},
     store::{Cursor, Page, Purged, Store},
     time::{BoxFuture, Clock, ManualClock, Retention, Span, SystemClock, Timestamp},
     transaction::Transaction,

@@ -1,6 +1,6 @@
 //! The loop of the stores that can only compare and set.
 
-use crate::{Change, Committed, Error, ErrorKind, Key, Record, Step, Timestamp, run_step};
+use crate::{BoxStep, Change, Committed, Error, ErrorKind, Key, Record, Timestamp, run_step};
 
 /// How often an effect whose reads were not one state runs before its caller gets
 /// [`ErrorKind::Contended`].
@@ -79,7 +79,7 @@ pub enum Applied {
 pub async fn optimistic<O: Optimistic>(
     store: &O,
     key: &Key,
-    mut step: Box<dyn Step<O::Transaction>>,
+    mut step: BoxStep<O::Transaction>,
 ) -> Result<Committed, Error> {
     let mut misreads = 0;
     for attempt in 1..=RACE_LIMIT {
@@ -92,8 +92,7 @@ pub async fn optimistic<O: Optimistic>(
             Ok(change) => {
                 let applied = store.commit(key, &seen, &transaction, change).await?;
                 if let Applied::Committed(after) = applied {
-                    let Look { record: before, now } = seen;
-                    return Ok(Committed { ran: true, before, after, now });
+                    return Ok(Committed::ran(seen.record, after, seen.now));
                 }
             }
             Err(error) => {

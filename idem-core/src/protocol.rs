@@ -30,7 +30,7 @@ impl<Tx: ?Sized, F> fmt::Debug for Execute<Tx, F> {
 
 impl<Tx: ?Sized, F> Execute<Tx, F>
 where
-    F: FnMut(&mut Tx) -> Result<Bytes, Error> + Send,
+    F: FnMut(&mut Tx) -> Result<Bytes, Error>,
 {
     /// The step of `request`, whose result may be `result_limit` bytes long.
     ///
@@ -44,7 +44,7 @@ where
 
 impl<Tx: ?Sized, F> Step<Tx> for Execute<Tx, F>
 where
-    F: FnMut(&mut Tx) -> Result<Bytes, Error> + Send,
+    F: FnMut(&mut Tx) -> Result<Bytes, Error>,
 {
     fn proceeds(&self, record: Option<&Record>, now: Timestamp) -> bool {
         self.wanted.is_free(record, now)

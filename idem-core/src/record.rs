@@ -130,6 +130,7 @@ impl fmt::Debug for State {
 
 /// The stored proof that a key completed.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Receipt {
     /// Identifies the request's parameters.
     pub fingerprint: Option<Fingerprint>,

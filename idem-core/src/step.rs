@@ -14,7 +14,7 @@ use crate::{Error, ErrorKind, Fingerprint, Record, Retention, Span, State, Times
 /// One step of the protocol on one key.
 ///
 /// The steps are core's; a store runs them and knows nothing of what they mean.
-pub trait Step<Tx: ?Sized>: Send {
+pub trait Step<Tx: ?Sized> {
     /// Whether there is anything to run, given the record. Pure.
     ///
     /// A store may ask this on a cheap snapshot: if the answer is no, there is nothing to write, and that
@@ -41,6 +41,9 @@ pub trait Step<Tx: ?Sized>: Send {
         now: Timestamp,
     ) -> Result<Change, Error>;
 }
+
+/// A step on its way to a store, which may run it on another thread.
+pub type BoxStep<Tx> = Box<dyn Step<Tx> + Send>;
 
 /// Runs a step and turns its panic into an error, so that no store has to.
 ///
@@ -161,6 +164,7 @@ impl Change {
 
 /// What a store reports of a step: facts, no protocol.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Committed {
     /// Whether the step ran, and what it asked for is committed.
     pub ran: bool,
@@ -173,6 +177,12 @@ pub struct Committed {
 }
 
 impl Committed {
+    /// The report of a step that ran on the record `before` and left the record `after`.
+    #[must_use]
+    pub fn ran(before: Option<Record>, after: Option<Record>, now: Timestamp) -> Self {
+        Self { ran: true, before, after, now }
+    }
+
     /// The report of a step that did not proceed on this record.
     #[must_use]
     pub fn kept(record: Option<Record>, now: Timestamp) -> Self {

@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::{Committed, Error, Guarantees, Key, Record, Space, Step, Transaction, time::BoxFuture};
+use crate::{
+    BoxStep, Committed, Error, Guarantees, Key, Record, Space, Transaction, time::BoxFuture,
+};
 
 /// A place that keeps records and effects, and runs one step on one key in one serialisable transaction.
 ///
@@ -41,7 +43,7 @@ pub trait Store: Send + Sync {
     async fn transact(
         &self,
         key: &Key,
-        step: Box<dyn Step<Self::Transaction>>,
+        step: BoxStep<Self::Transaction>,
     ) -> Result<Committed, Error>;
 
     /// Removes at most `limit` records that [`Record::is_purgeable`]. Effects stay.
@@ -84,11 +86,20 @@ pub trait Store: Send + Sync {
 
 /// How much a purge removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Purged {
     /// Records removed.
     pub removed: usize,
     /// Whether the limit ended it, so that there may be more to remove.
     pub more: bool,
+}
+
+impl Purged {
+    /// So many, and whether there may be more.
+    #[must_use]
+    pub const fn new(removed: usize, more: bool) -> Self {
+        Self { removed, more }
+    }
 }
 
 /// Where a listing goes on; opaque, and good for the store that made it.
@@ -97,6 +108,7 @@ pub struct Cursor(pub Bytes);
 
 /// A part of a listing.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Page {
     /// Keys and what is recorded for them.
     pub records: Vec<(Key, Record)>,
@@ -106,6 +118,18 @@ pub struct Page {
     pub now: crate::Timestamp,
 }
 
+impl Page {
+    /// A page made at `now`.
+    #[must_use]
+    pub const fn new(
+        records: Vec<(Key, Record)>,
+        next: Option<Cursor>,
+        now: crate::Timestamp,
+    ) -> Self {
+        Self { records, next, now }
+    }
+}
+
 #[async_trait]
 impl<S: Store + ?Sized> Store for Arc<S> {
     type Transaction = S::Transaction;
@@ -113,7 +137,7 @@ impl<S: Store + ?Sized> Store for Arc<S> {
     async fn transact(
         &self,
         key: &Key,
-        step: Box<dyn Step<Self::Transaction>>,
+        step: BoxStep<Self::Transaction>,
     ) -> Result<Committed, Error> {
         (**self).transact(key, step).await
     }

@@ -15,8 +15,8 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use idem_core::{
-    Applied, BoxFuture, Change, Clock, Committed, Cursor, Durability, Error, ErrorKind, Guarantees,
-    Key, Look, Optimistic, Overlay, Page, Purged, Sharing, Space, Step, Store, SystemClock,
+    Applied, BoxFuture, BoxStep, Change, Clock, Committed, Cursor, Durability, Error, ErrorKind,
+    Guarantees, Key, Look, Optimistic, Overlay, Page, Purged, Sharing, Space, Store, SystemClock,
     Timestamp, Token, Values, optimistic, runtime,
 };
 use parking_lot::Mutex;
@@ -231,7 +231,7 @@ impl Store for MemoryStore {
     async fn transact(
         &self,
         key: &Key,
-        step: Box<dyn Step<MemoryTransaction>>,
+        step: BoxStep<MemoryTransaction>,
     ) -> Result<Committed, Error> {
         optimistic(self, key, step).await
     }
@@ -239,7 +239,7 @@ impl Store for MemoryStore {
     async fn purge(&self, limit: usize) -> Result<Purged, Error> {
         self.0.check_open()?;
         let removed = self.0.shards.purge(self.0.clock.now(), limit);
-        Ok(Purged { removed, more: removed == limit })
+        Ok(Purged::new(removed, removed == limit))
     }
 
     async fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error> {
@@ -253,7 +253,7 @@ impl Store for MemoryStore {
         let (records, more) = self.0.shards.records_after(after.as_ref(), limit);
         let last = records.last().filter(|_| more);
         let next = last.map(|(key, _)| Cursor(key.to_bytes().into()));
-        Ok(Page { records, next, now })
+        Ok(Page::new(records, next, now))
     }
 
     async fn close(&self) -> Result<(), Error> {

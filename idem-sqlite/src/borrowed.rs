@@ -56,7 +56,7 @@ pub fn run_in<T, F>(
 ) -> Result<Outcome<T>, Error>
 where
     T: Serialize + DeserializeOwned,
-    F: FnOnce(&Transaction<'_>) -> Result<T, EffectError> + Send,
+    F: FnOnce(&Transaction<'_>) -> Result<T, EffectError>,
 {
     run_in_at(transaction, request, &SystemClock, effect)
 }
@@ -73,7 +73,7 @@ pub fn run_in_at<T, F>(
 ) -> Result<Outcome<T>, Error>
 where
     T: Serialize + DeserializeOwned,
-    F: FnOnce(&Transaction<'_>) -> Result<T, EffectError> + Send,
+    F: FnOnce(&Transaction<'_>) -> Result<T, EffectError>,
 {
     let mut effect = Some(effect);
     let once = move |transaction: &mut &Transaction<'_>| {
@@ -118,7 +118,7 @@ fn run<'t, 'c>(
         false => Err(Error::nothing_done(ErrorKind::Reentrant)),
     });
     match ran.and_then(|after| keep(tables, key, after)) {
-        Ok(after) => Ok(Committed { ran: true, before, after, now }),
+        Ok(after) => Ok(Committed::ran(before, after, now)),
         Err(error) => match undo(transaction) {
             Ok(()) => Err(error),
             Err(_) => Err(ended(Some(error))),

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use idem_core::{Committed, Error, ErrorKind, Key, Step};
+use idem_core::{BoxStep, Committed, Error, ErrorKind, Key, Step};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -83,7 +83,7 @@ impl Engine {
     pub(crate) async fn transact(
         &self,
         key: &Key,
-        step: Box<dyn Step<SqliteTransaction>>,
+        step: BoxStep<SqliteTransaction>,
     ) -> Result<Committed, Error> {
         if self.queue.is_closed() {
             return Err(Error::nothing_done(ErrorKind::Closed));

@@ -1,6 +1,6 @@
 //! What waits for the writer.
 
-use idem_core::{Committed, Error, Key, Step};
+use idem_core::{BoxStep, Committed, Error, Key};
 use tokio::sync::oneshot;
 
 use crate::{SqliteTransaction, writer::Writer};
@@ -18,7 +18,7 @@ pub(crate) type Call = Box<dyn FnOnce(Result<&mut Writer, Error>) + Send>;
 
 pub(crate) struct StepJob {
     pub(crate) key: Key,
-    pub(crate) step: Box<dyn Step<SqliteTransaction>>,
+    pub(crate) step: BoxStep<SqliteTransaction>,
     pub(crate) reply: oneshot::Sender<Result<Committed, Error>>,
     /// Runs in a transaction of its own, since a group with it has failed.
     pub(crate) alone: bool,

@@ -5,8 +5,8 @@ use std::{fmt, path::Path, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 use idem_core::{
-    BoxFuture, Committed, Cursor, Delays, Durability, Error, Guarantees, Key, Page, Purged,
-    Sharing, Space, Step, Store, runtime,
+    BoxFuture, BoxStep, Committed, Cursor, Delays, Durability, Error, Guarantees, Key, Page,
+    Purged, Sharing, Space, Store, runtime,
 };
 
 use crate::{
@@ -106,7 +106,7 @@ impl Store for SqliteStore {
     async fn transact(
         &self,
         key: &Key,
-        step: Box<dyn Step<SqliteTransaction>>,
+        step: BoxStep<SqliteTransaction>,
     ) -> Result<Committed, Error> {
         self.engine().transact(key, step).await
     }
@@ -120,10 +120,10 @@ impl Store for SqliteStore {
             let purged = self.engine().call(purge).await?;
             removed += purged;
             if purged < chunk {
-                return Ok(Purged { removed, more: false });
+                return Ok(Purged::new(removed, false));
             }
         }
-        Ok(Purged { removed, more: true })
+        Ok(Purged::new(removed, true))
     }
 
     async fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error> {

@@ -117,12 +117,12 @@ impl Tables<'_> {
         while let Some(row) = rows.next().map_err(failed)? {
             if records.len() == limit {
                 let next = records.last().map(|(key, _): &(Key, Record)| key.to_bytes());
-                return Ok(Page { records, next: next.map(|key| Cursor(key.into())), now });
+                return Ok(Page::new(records, next.map(|key| Cursor(key.into())), now));
             }
             let key = key_of_row(row, 8)?;
             let record = of_row(row).map_err(|error| damaged_at(error, &key))?;
             records.push((key, record));
         }
-        Ok(Page { records, next: None, now })
+        Ok(Page::new(records, None, now))
     }
 }

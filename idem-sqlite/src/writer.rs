@@ -123,7 +123,7 @@ impl Writer {
                 if in_savepoint {
                     self.or_died(&self.transaction.sql.release)?;
                 }
-                Ok(Ok(Committed { ran: true, before, after, now }))
+                Ok(Ok(Committed::ran(before, after, now)))
             }
             Err(error) if self.is_alive() && in_savepoint => {
                 self.or_died(&self.transaction.sql.rollback_to)?;

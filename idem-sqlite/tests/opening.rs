@@ -346,7 +346,7 @@ async fn purging_removes_more_than_one_transaction_takes() {
         assert_eq!(idem.execute(&request, nothing).await.unwrap(), Outcome::Created(()));
     }
     clock.advance(Duration::from_millis(1));
-    let purged = |removed, more| Purged { removed, more };
+    let purged = Purged::new;
     assert_eq!(idem.purge(1_001).await.unwrap(), purged(1_001, true));
     assert_eq!(idem.purge(500).await.unwrap(), purged(202, false));
     assert_eq!(idem.purge(500).await.unwrap(), purged(0, false));

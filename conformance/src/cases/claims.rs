@@ -139,7 +139,7 @@ pub async fn a_purge_leaves_claims_until_their_retention_has_passed<F: Fixture>(
         claimed(&setup.idem, request).await;
     }
     claimed(&setup.idem, &request("forever", "p").retain_forever()).await;
-    let none = Purged { removed: 0, more: false };
+    let none = Purged::new(0, false);
     let mut moments = claims.map(|(request, end)| (end, request));
     moments.sort_by_key(|(end, _)| *end);
     for (end, request) in moments {

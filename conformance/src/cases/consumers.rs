@@ -10,8 +10,8 @@ use std::{
 
 use async_trait::async_trait;
 use idem_core::{
-    BoxError, Certainty, EffectError, Error, ErrorKind, Idem, Key, Outcome, Space, Store,
-    Timestamp, Transaction,
+    BoxError, Certainty, Clock, EffectError, Error, ErrorKind, Idem, Key, Outcome, Request, Space,
+    Store, Timestamp, Transaction,
     consumer::{Consumed, Delivery, Handled, Handler, Marked, Queue, Recorder, consume},
     testing::MemoryQueue,
 };
@@ -20,7 +20,8 @@ use tokio::{sync::Barrier, task::JoinSet};
 use crate::{
     Fixture,
     callers::within,
-    setup::{Setup, add, count_in, kept, request_for, start_plus},
+    setup::{Setup, Tx, add, count_in, kept, request_for, start_plus},
+    steps::{LEASE, claimed, lease},
 };
 
 /// A payment; a broken one fails whoever handles it.
@@ -47,6 +48,11 @@ impl std::fmt::Display for Broken {
 }
 
 impl std::error::Error for Broken {}
+
+/// How often a handler ran, found a duplicate, and failed.
+fn counts(consumed: Consumed) -> [u64; 3] {
+    [consumed.ran, consumed.duplicates, consumed.failed]
+}
 
 /// A handler of payments in one of its modes, and where their sum is.
 struct Till<S: Store> {
@@ -233,7 +239,7 @@ pub async fn a_queue_with_a_failure_and_a_duplicate_ends_at_its_sum<F: Fixture>(
         queue.send("e-50", pays(50));
         let consumed = consume(&queue, &till.handler).await.unwrap();
         // The broken delivery comes again when its event is done.
-        assert_eq!(consumed, Consumed { ran: 2, duplicates: 1, failed: 1 });
+        assert_eq!(counts(consumed), [2, 1, 1]);
         assert_eq!(till.sum().await, 150);
         assert!(queue.is_empty(), "what was handled must be acked: {queue:?}");
     }
@@ -253,7 +259,7 @@ pub async fn a_delivery_that_was_not_acked_takes_no_second_effect<F: Fixture>() 
         assert!(is_marked(&setup.idem, "e-100").await, "the commit came before the ack");
         queue.queue.take_back();
         let consumed = consume(&queue, &till.handler).await.unwrap();
-        assert_eq!(consumed, Consumed { ran: 1, duplicates: 1, failed: 0 });
+        assert_eq!(counts(consumed), [1, 1, 0]);
         assert_eq!(till.sum().await, 150);
         assert!(queue.queue.is_empty());
     }
@@ -298,9 +304,59 @@ pub async fn duplicates_are_acked_without_running<F: Fixture>() {
             queue.send(event, pays(amount));
         }
         let consumed = consume(&queue, &till.handler).await.unwrap();
-        assert_eq!(consumed, Consumed { ran: 2, duplicates: 2, failed: 0 });
+        assert_eq!(counts(consumed), [2, 2, 0]);
         assert_eq!(till.sum().await, 110);
         assert!(queue.is_empty(), "duplicates must be acked: {queue:?}");
+    }
+}
+
+/// 93. A handler does not run while a live claim holds its event, whichever its mode.
+pub async fn a_handler_does_not_run_on_a_claimed_event<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    for (number, till) in Till::both(&setup.idem).into_iter().enumerate() {
+        let event_id = format!("event-{number}");
+        let key = Key::event("billing", &event_id).unwrap();
+        let before = till.sum().await;
+        claimed(&setup.idem, &Request::new(key)).await;
+        let end = setup.clock.now().after(lease(LEASE));
+        let error = till.handler.handle(&event_id, pays(1)).await.unwrap_err();
+        let ErrorKind::InProgress { until } = *error.kind() else {
+            panic!("the event is held: {error:?}")
+        };
+        assert_eq!(Some(until), end);
+        assert_eq!(till.sum().await, before, "the handler must not run");
+        setup.clock.set(until);
+        assert_eq!(till.handler.handle(&event_id, pays(1)).await.unwrap(), Handled::Ran);
+        assert_eq!(till.sum().await, before + 1);
+        assert!(is_marked(&setup.idem, &event_id).await);
+    }
+}
+
+/// 93. A panic of a handler is one failed delivery: the event is not marked and comes again.
+pub async fn a_panicking_handler_is_a_failed_delivery<F: Fixture>() {
+    for atomic in [true, false] {
+        let setup = Setup::<F>::new().await;
+        let first = Arc::new(AtomicBool::new(true));
+        let panics_once = move || assert!(!first.swap(false, Ordering::SeqCst), "the first time");
+        let handler = if atomic {
+            Handler::atomic(&setup.idem, "billing", move |tx: &mut Tx<F>, _: &()| {
+                add(tx, "count")?;
+                panics_once();
+                Ok(())
+            })
+        } else {
+            Handler::new(&setup.idem, "billing", move |()| {
+                panics_once();
+                async { Ok::<(), Broken>(()) }
+            })
+        };
+        let queue = MemoryQueue::new();
+        queue.send("event", ());
+        let consumed = within("the queue", consume(&queue, &handler.unwrap())).await.unwrap();
+        assert_eq!(counts(consumed), [1, 0, 1]);
+        assert!(queue.is_empty() && is_marked(&setup.idem, "event").await);
+        let space = Space::consumer("billing").unwrap();
+        assert_eq!(count_in(&setup.idem, &space, "count").await, u64::from(atomic));
     }
 }
 

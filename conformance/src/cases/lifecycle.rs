@@ -1,9 +1,7 @@
 //! What one caller after another is told.
 
 use bytes::Bytes;
-use idem_core::{
-    Certainty, ErrorKind, Fingerprint, Key, Outcome, Receipt, Request, Timestamp, Transaction,
-};
+use idem_core::{Certainty, ErrorKind, Fingerprint, Key, Outcome, Request, Timestamp, Transaction};
 
 use crate::{
     Fixture,
@@ -16,13 +14,12 @@ pub async fn a_new_key_runs_and_stores_an_exact_receipt<F: Fixture>() {
     assert_eq!(setup.idem.receipt(&key("a")).await.unwrap(), None);
     assert_eq!(setup.add(&request("a", "p"), "count").await, Outcome::Created(1));
     assert_eq!(setup.count("north", "count").await, 1, "the effect must be visible");
-    let expected = Receipt {
-        fingerprint: Some(Fingerprint::of("p").unwrap()),
-        result: Bytes::from_static(b"1"),
-        created_at: START,
-        expires_at: Some(Timestamp::from_millis(START.as_millis() + 60_000)),
-    };
-    assert_eq!(setup.receipt(&key("a")).await, expected);
+    let receipt = setup.receipt(&key("a")).await;
+    assert_eq!(receipt.fingerprint, Some(Fingerprint::of("p").unwrap()));
+    assert_eq!(receipt.result, Bytes::from_static(b"1"));
+    assert_eq!(receipt.created_at, START);
+    let expires_at = Timestamp::from_millis(START.as_millis() + 60_000);
+    assert_eq!(receipt.expires_at, Some(expires_at));
     assert_eq!(setup.receipts().await, 1);
 }
 
@@ -202,6 +199,30 @@ pub async fn a_result_that_would_not_read_back_is_refused<F: Fixture>() {
     assert!(matches!(error.unwrap_err().kind(), ErrorKind::ResultUnreadable));
     assert_eq!(setup.count("north", "count").await, 0);
     assert_eq!(setup.add(&request, "count").await, Outcome::Created(1));
+}
+
+/// 10, 12. An absent result replays as absent, a present one as present; what JSON writes alike is refused.
+pub async fn absent_and_empty_results_are_told_apart<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let run = async |name: &str, result: Option<Vec<Option<u8>>>| {
+        let (idem, request) = (&setup.idem, request(name, "p"));
+        let first = result.clone();
+        let created = idem.execute(&request, move |_| Ok(first.clone())).await.unwrap();
+        assert_eq!(created, Outcome::Created(result.clone()), "{name}");
+        let never = |_: &mut _| panic!("a replay must not run");
+        let replayed = idem.execute::<Option<Vec<Option<u8>>>, _>(&request, never).await.unwrap();
+        assert_eq!(replayed, Outcome::Replayed(result), "{name}");
+    };
+    run("absent", None).await;
+    run("empty", Some(vec![])).await;
+    run("holds nothing", Some(vec![None])).await;
+    run("holds zero", Some(vec![Some(0)])).await;
+    let alike = request("alike", "p");
+    let effect = |tx: &mut _| add(tx, "count").map(|_| Some(None::<u8>));
+    let error = setup.idem.execute(&alike, effect).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::ResultUnreadable), "{error:?}");
+    assert_eq!(setup.count("north", "count").await, 0);
+    assert_eq!(setup.idem.receipt(&key("alike")).await.unwrap(), None);
 }
 
 /// 13. Reading a receipt changes nothing; an unknown key and an expired receipt have none.

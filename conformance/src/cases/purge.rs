@@ -23,7 +23,7 @@ const LIFE: Duration = Duration::from_secs(60);
 /// 53. A purge removes the expired alone, at most the limit, which may not be zero, and counts exactly.
 pub async fn a_purge_removes_only_the_expired_and_counts_exactly<F: Fixture>() {
     let setup = Setup::<F>::new().await;
-    assert_eq!(setup.idem.purge(5).await.unwrap(), Purged { removed: 0, more: false });
+    assert_eq!(setup.idem.purge(5).await.unwrap(), Purged::new(0, false));
     for name in ["a", "b", "c", "d", "e", "f", "g"] {
         assert!(matches!(setup.add(&request(name, "p"), "count").await, Outcome::Created(_)));
     }
@@ -35,13 +35,13 @@ pub async fn a_purge_removes_only_the_expired_and_counts_exactly<F: Fixture>() {
     for request in &live {
         assert!(matches!(setup.add(request, "count").await, Outcome::Created(_)));
     }
-    assert_eq!(setup.idem.purge(5).await.unwrap(), Purged { removed: 0, more: false });
+    assert_eq!(setup.idem.purge(5).await.unwrap(), Purged::new(0, false));
     setup.clock.advance(LIFE);
     let error = setup.idem.purge(0).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::InvalidSetting { field: "limit", .. }), "{error:?}");
     assert_eq!(kept(setup.idem.store(), 4).await.len(), 10, "a refused purge removes nothing");
     for (removed, more) in [(3, true), (3, true), (1, false), (0, false)] {
-        assert_eq!(setup.idem.purge(3).await.unwrap(), Purged { removed, more });
+        assert_eq!(setup.idem.purge(3).await.unwrap(), Purged::new(removed, more));
     }
     let mut left: Vec<_> = kept(setup.idem.store(), 4).await;
     left.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -52,7 +52,7 @@ pub async fn a_purge_removes_only_the_expired_and_counts_exactly<F: Fixture>() {
     }
     setup.clock.advance(Duration::from_secs(3600));
     let all = setup.idem.purge(usize::MAX).await.unwrap();
-    assert_eq!(all, Purged { removed: 2, more: false }, "the largest limit is a limit");
+    assert_eq!(all, Purged::new(2, false), "the largest limit is a limit");
 }
 
 /// 54. A purge beside running callers never removes the live receipt that took an expired one's place.

@@ -5,6 +5,7 @@ use crate::{ErrorKind, Store, error::BoxError};
 
 /// What a run of [`consume`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Consumed {
     /// Deliveries whose handler ran and succeeded.
     pub ran: u64,

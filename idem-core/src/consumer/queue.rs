@@ -34,6 +34,7 @@ pub trait Queue: Send + Sync {
 
 /// One delivery of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Delivery<M, T> {
     /// Identifies the event, the same in every delivery of it.
     pub event_id: String,
@@ -41,4 +42,11 @@ pub struct Delivery<M, T> {
     pub message: M,
     /// Identifies this delivery.
     pub tag: T,
+}
+
+impl<M, T> Delivery<M, T> {
+    /// A delivery of the event with that id.
+    pub fn new(event_id: impl Into<String>, message: M, tag: T) -> Self {
+        Self { event_id: event_id.into(), message, tag }
+    }
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use crate::{
-    Committed, Error, ErrorKind, Key, Request, State, Store,
+    Committed, Error, ErrorKind, Idem, Key, Request, State, Store,
     decision::is_live,
     protocol::{Mark, Read},
 };
@@ -18,7 +18,7 @@ pub enum Marked {
     Again,
 }
 
-/// Remembers which events a consumer has processed. Every [`Store`] is one.
+/// Remembers which events a consumer has processed. Every [`Store`] is one, and so is an [`Idem`] over it.
 ///
 /// A mark lives forever unless a [`Handler`](super::Handler) is told otherwise.
 #[async_trait]
@@ -48,6 +48,17 @@ impl<S: Store + ?Sized> Recorder for S {
 
     async fn mark_processed(&self, consumer: &str, event_id: &str) -> Result<Marked, Error> {
         mark(self, &Request::new(Key::event(consumer, event_id)?).retain_forever()).await
+    }
+}
+
+#[async_trait]
+impl<S: Store> Recorder for Idem<S> {
+    async fn is_processed(&self, consumer: &str, event_id: &str) -> Result<bool, Error> {
+        self.store().is_processed(consumer, event_id).await
+    }
+
+    async fn mark_processed(&self, consumer: &str, event_id: &str) -> Result<Marked, Error> {
+        self.store().mark_processed(consumer, event_id).await
     }
 }
 
