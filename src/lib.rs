@@ -1,12 +1,34 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![doc = include_str!("../README.md")]
+#![cfg_attr(feature = "sqlite", doc = include_str!("../README.md"))]
+#![cfg_attr(
+    not(feature = "sqlite"),
+    doc = "Doing things once. The first page is made with the feature `sqlite`."
+)]
 
 // Without a backend there is nothing that a URL could open.
 #[cfg_attr(not(any(feature = "memory", feature = "sqlite")), allow(dead_code))]
 mod open;
 
-pub use idem_core::*;
+pub use idem_core::{
+    BoxError, Certainty, Clock, ClockSource, Cursor, Delays, Durability, DynStore, EffectError,
+    Error, ErrorKind, Fingerprint, FingerprintError, Guarantees, Idem, Key, Kind, ManualClock,
+    Outcome, Page, Purged, Purger, Receipt, Record, Request, Retention, Sharing, Space, Span,
+    State, Store, SystemClock, Timestamp, Token, Transaction, consumer, erase,
+};
 pub use open::open;
+
+/// What is needed to write a backend, and to step around the typed front.
+pub mod backend {
+    pub use idem_core::{
+        Applied, BoxFuture, BoxStep, Change, Committed, Execute, Look, MISREAD_LIMIT, Optimistic,
+        Overlay, RACE_LIMIT, Step, Values, Verdict, decode_result, encode_result, holds, is_live,
+        judge, optimistic, run_step,
+    };
+}
+
+#[cfg(feature = "test-support")]
+#[cfg_attr(docsrs, doc(cfg(feature = "test-support")))]
+pub use idem_core::testing;
 
 /// The in-memory store, for tests and single processes.
 #[cfg(feature = "memory")]

@@ -26,9 +26,19 @@
 //! result as text. Their version is in `idem_version`; `user_version` is yours. The file is switched to its
 //! write-ahead log, and foreign keys are enforced for effects.
 //!
-//! All processes that use the file, idem or not, must do so on one machine, as SQLite's log asks. Do not open
-//! the file by other means than SQLite while a store is open: closing a plain descriptor of it drops the
-//! process's locks.
+//! Names that begin with `idem_` are the store's: an effect cannot write to such a table, and none of yours
+//! should be called so. Nothing of yours may refer to the store's tables, by a foreign key or a view: it would
+//! keep them from being purged or upgraded. A row of theirs that is damaged is an error for its key, and for a
+//! listing; remove it in the shell.
+//!
+//! All processes that use the file, idem or not, must do so on one machine and under one name, as SQLite's log
+//! asks: a hard link has a log of its own. Do not move, replace or delete the file while a store is open, nor
+//! open it by other means than SQLite: closing a plain descriptor of it drops the process's locks.
+//!
+//! # Groups
+//! Steps that wait for each other's commit share one transaction, each undone on its own if it fails. A
+//! deferred foreign key is checked when all of them commit, so one step's violation may be mended by another
+//! of its group, as if that one had come first; one that is not mended fails its own step alone.
 //!
 //! # A transaction that you already have
 //! [`run_in`] runs a request inside it, and the receipt is committed with the rest of it.
