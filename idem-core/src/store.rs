@@ -19,7 +19,7 @@ use crate::{
 /// - [`Committed`] means committed, as durably as [`Guarantees::durability`] says; and a record that it
 ///   shows is as durable as that.
 /// - Steps on one key, and steps that read or write the same value, happen one after the other as far as
-///   anybody can tell. A step is asked [`Step::proceeds`] and run on the record that its change replaces.
+///   anybody can tell. A step is asked [`proceeds`](crate::Step::proceeds) and run on the record that its change replaces.
 /// - Dropping the future of a call leaves its key untouched or committed.
 ///
 /// # How to write one
