@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use parking_lot::{Condvar, Mutex};
 use rusqlite::{Connection, hooks::Wal};
 
-use crate::{engine::Config, schema};
+use crate::{options::Config, schema};
 
 /// Pages in the log, beyond those already copied, from which on they are copied into the database: the
 /// engine's own default.

@@ -17,21 +17,16 @@ use crate::{
     failure,
     group::{self, Turn, Wait},
     job::{Call, Job, StepJob},
+    location::Location,
     novelty::Novelty,
+    options::Config,
     queue::{Lead, Queue, Waited},
     reader::Readers,
-    reentry,
-    schema::{self, Location},
+    reentry, schema,
     tables::Tables,
     thread,
     writer::Writer,
 };
-
-/// How a store was opened.
-pub(crate) struct Config {
-    pub(crate) location: Location,
-    pub(crate) options: SqliteBuilder,
-}
 
 /// The connections and threads of one open store.
 pub(crate) struct Engine {

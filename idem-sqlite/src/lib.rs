@@ -50,6 +50,7 @@ mod failure;
 mod group;
 mod guard;
 mod job;
+mod location;
 mod novelty;
 mod options;
 mod queue;

@@ -4,7 +4,7 @@ use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use idem_core::{Clock, Error, ErrorKind, Span, SystemClock};
 
-use crate::{SqliteStore, schema::Location};
+use crate::{SqliteStore, location::Location};
 
 /// When a commit is written through to the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -121,4 +121,10 @@ impl SqliteBuilder {
             problem,
         }))
     }
+}
+
+/// How a store was opened.
+pub(crate) struct Config {
+    pub(crate) location: Location,
+    pub(crate) options: SqliteBuilder,
 }

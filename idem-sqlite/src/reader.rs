@@ -6,7 +6,7 @@ use idem_core::{Error, ErrorKind};
 use parking_lot::{Mutex, RwLock};
 use rusqlite::Connection;
 
-use crate::{engine::Config, failure::failed, sql::Sql, tables::Tables};
+use crate::{failure::failed, options::Config, sql::Sql, tables::Tables};
 
 /// Connections kept open when nobody reads.
 const KEPT: usize = 16;

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use crate::schema::Location;
+use crate::location::Location;
 
 thread_local! {
     static RUNNING: RefCell<Vec<Location>> = const { RefCell::new(Vec::new()) };

@@ -1,17 +1,17 @@
-//! Where the database is, and idem's own tables in it.
+//! Idem's own tables: their making, their version, and what a connection to them needs.
 
 use std::{
-    fmt, fs,
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
-    thread,
+    fmt, thread,
     time::{Duration, Instant},
 };
 
 use idem_core::{Error, ErrorKind};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior};
 
-use crate::{SqliteBuilder, Synchronous, engine::Config, failure, sql::Sql, tables::Tables};
+use crate::{
+    SqliteBuilder, Synchronous, failure, location::Location, options::Config, sql::Sql,
+    tables::Tables,
+};
 
 /// The version of the tables that this library makes and knows.
 pub(crate) const VERSION: i64 = 1;
@@ -48,84 +48,6 @@ CREATE TABLE idem_values (
     PRIMARY KEY (kind, tenant, name)
 ) STRICT, WITHOUT ROWID;
 ";
-
-/// Where a store's database is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Location {
-    File(PathBuf),
-    /// In memory: one of many.
-    Memory(u64),
-}
-
-impl Location {
-    pub(crate) fn file(path: &Path) -> Result<Self, Error> {
-        let name = path.as_os_str();
-        if name.is_empty() || name == ":memory:" {
-            let problem = "give the path of a file, or open in memory by name".to_string();
-            return Err(Error::nothing_done(ErrorKind::InvalidSetting { field: "path", problem }));
-        }
-        // The engine takes a name that begins so for a URI.
-        let is_uri = path.as_os_str().to_string_lossy().starts_with("file:");
-        Ok(Self::File(if is_uri { Path::new(".").join(path) } else { path.to_path_buf() }))
-    }
-
-    pub(crate) fn memory() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self::Memory(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-
-    /// The same place under its one name, whichever way it was named. The file must exist.
-    pub(crate) fn resolve(&self) -> Result<Self, Error> {
-        match self {
-            Self::File(path) => {
-                let resolved = fs::canonicalize(path);
-                let resolved = resolved.map_err(|error| self.cannot_open("it is gone", error))?;
-                Ok(Self::File(resolved))
-            }
-            Self::Memory(_) => Ok(self.clone()),
-        }
-    }
-
-    pub(crate) fn is_memory(&self) -> bool {
-        matches!(self, Self::Memory(_))
-    }
-
-    /// A connection to a database that exists: one that was moved away must not come back empty.
-    ///
-    /// It waits for nobody.
-    pub(crate) fn connect(&self) -> rusqlite::Result<Connection> {
-        let connection = self.connect_with(OpenFlags::empty())?;
-        connection.busy_timeout(Duration::ZERO)?;
-        Ok(connection)
-    }
-
-    fn connect_with(&self, more: OpenFlags) -> rusqlite::Result<Connection> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
-        match self {
-            Self::File(path) => Connection::open_with_flags(path, flags),
-            Self::Memory(_) => Connection::open_in_memory_with_flags(flags),
-        }
-    }
-
-    fn cannot_open(
-        &self,
-        problem: &str,
-        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-    ) -> Error {
-        let kind =
-            ErrorKind::CannotOpen { location: self.to_string(), problem: problem.to_string() };
-        Error::nothing_done(kind).with_source(source)
-    }
-}
-
-impl fmt::Display for Location {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path) => path.display().fmt(f),
-            Self::Memory(_) => f.write_str(":memory:"),
-        }
-    }
-}
 
 /// Opens a connection whose database has idem's tables in this library's version.
 ///

@@ -10,7 +10,7 @@ use idem_core::{
 };
 
 use crate::{
-    SqliteBuilder, SqliteTransaction, Synchronous, engine::Engine, schema::Location, thread,
+    SqliteBuilder, SqliteTransaction, Synchronous, engine::Engine, location::Location, thread,
     writer::Writer,
 };
 

@@ -8,10 +8,10 @@ use rusqlite::{Connection, ErrorCode};
 use crate::{
     SqliteTransaction,
     checkpoint::Checkpoints,
-    engine::Config,
     failure::{self, failed},
     guard::{Guard, Mode, Settings},
     job::StepJob,
+    options::Config,
     reentry, schema,
     sql::Sql,
     tables::Tables,

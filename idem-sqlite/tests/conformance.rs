@@ -84,10 +84,6 @@ const LEFT_OPEN: (&str, HostileEffect<SqliteStore>) = ("statement left open", |t
     Ok(())
 });
 
-fn hostile_on_a_file() -> Vec<(&'static str, HostileEffect<SqliteStore>)> {
-    HOSTILE.into_iter().chain([LEFT_OPEN]).collect()
-}
-
 struct File {
     folder: TempDir,
     dedicated_writer: bool,
@@ -120,14 +116,14 @@ impl File {
     }
 }
 
-struct OnFile(File);
+struct OnFile<const DEDICATED_WRITER: bool>(File);
 
 #[async_trait]
-impl Fixture for OnFile {
+impl<const DEDICATED_WRITER: bool> Fixture for OnFile<DEDICATED_WRITER> {
     type Store = SqliteStore;
 
     async fn create() -> Self {
-        Self(File::new(false))
+        Self(File::new(DEDICATED_WRITER))
     }
 
     async fn open(&self, clock: ManualClock) -> SqliteStore {
@@ -139,30 +135,7 @@ impl Fixture for OnFile {
     }
 
     fn hostile_effects(&self) -> Vec<(&'static str, HostileEffect<SqliteStore>)> {
-        hostile_on_a_file()
-    }
-}
-
-struct Dedicated(File);
-
-#[async_trait]
-impl Fixture for Dedicated {
-    type Store = SqliteStore;
-
-    async fn create() -> Self {
-        Self(File::new(true))
-    }
-
-    async fn open(&self, clock: ManualClock) -> SqliteStore {
-        self.0.open(clock).await
-    }
-
-    async fn refuse_receipts(&self, refuse: bool) {
-        self.0.refuse_receipts(refuse);
-    }
-
-    fn hostile_effects(&self) -> Vec<(&'static str, HostileEffect<SqliteStore>)> {
-        hostile_on_a_file()
+        HOSTILE.into_iter().chain([LEFT_OPEN]).collect()
     }
 }
 
@@ -199,7 +172,7 @@ impl Fixture for InMemory {
 mod on_file {
     use super::OnFile;
     idem_conformance::suite! {
-        fixture: OnFile,
+        fixture: OnFile<false>,
         reopen: yes,
         receipt_faults: yes,
         hostile_effects: yes,
@@ -207,9 +180,9 @@ mod on_file {
 }
 
 mod dedicated_writer {
-    use super::Dedicated;
+    use super::OnFile;
     idem_conformance::suite! {
-        fixture: Dedicated,
+        fixture: OnFile<true>,
         reopen: yes,
         receipt_faults: yes,
         hostile_effects: yes,

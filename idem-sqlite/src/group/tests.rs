@@ -11,10 +11,11 @@ use super::{Turn, Wait, turn};
 use crate::{
     SqliteBuilder, SqliteTransaction,
     checkpoint::Checkpoints,
-    engine::Config,
     job::{Job, StepJob},
+    location::Location,
+    options::Config,
     queue::Queue,
-    schema::{self, Location},
+    schema,
     writer::Writer,
 };
 
