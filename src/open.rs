@@ -79,6 +79,10 @@ impl<'u> Url<'u> {
             return Err(invalid("URL", "it holds a `#`: write it as %23".to_string()));
         }
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        if has_bad_escape(path) {
+            let problem = "a `%` in its path begins no escape: write it as %25".to_string();
+            return Err(invalid("URL", problem));
+        }
         let path = percent_encoding::percent_decode_str(path).decode_utf8();
         let path = path.map_err(|_| invalid("URL", "its path is not UTF-8".to_string()))?;
         let options: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
@@ -89,6 +93,13 @@ impl<'u> Url<'u> {
         }
         Ok(Self { scheme, path, options })
     }
+}
+
+/// Whether a `%` is not followed by two hexadecimal digits.
+fn has_bad_escape(path: &str) -> bool {
+    let is_escape =
+        |rest: &str| rest.len() >= 2 && rest.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit);
+    path.split('%').skip(1).any(|rest| !is_escape(rest))
 }
 
 /// Why an option's value is not acceptable.

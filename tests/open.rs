@@ -41,6 +41,9 @@ async fn what_is_no_url_says_what_to_do() {
     assert!(unknown.contains("`postgres:`") && unknown.contains("`sqlite:`"), "{unknown}");
     assert!(refused("sqlite:a#b").await.contains("%23"));
     assert!(refused("sqlite:%ff").await.contains("UTF-8"));
+    for bad in ["sqlite:a%zz.db", "sqlite:a%", "sqlite:a%2", "sqlite:100%.db"] {
+        assert!(refused(bad).await.contains("%25"), "{bad}");
+    }
     assert!(refused("://").await.contains("no scheme `:`"));
 }
 
@@ -94,7 +97,9 @@ async fn sqlite_opens_a_file_with_its_options_and_keeps_it() {
 async fn sqlite_in_memory_opens_and_bad_options_are_refused() {
     works(idem_store::open("sqlite::memory:").await.unwrap()).await.unwrap();
     works(idem_store::open("SQLite::memory:").await.unwrap()).await.unwrap();
-    assert!(refused("sqlite:").await.contains("path"));
+    for bad in ["sqlite:", "sqlite::memory", "sqlite::"] {
+        assert!(refused(bad).await.contains("`sqlite::memory:`"), "{bad}");
+    }
     assert!(refused("sqlite://orders.db").await.contains("`sqlite:orders.db`"));
     assert!(refused("sqlite:///tmp/orders.db").await.contains("`sqlite:/`"));
     let unknown = refused("sqlite:x.db?sync=normal").await;
@@ -106,4 +111,46 @@ async fn sqlite_in_memory_opens_and_bad_options_are_refused() {
     let zero = idem_store::open("sqlite:x.db?busy_timeout_ms=0").await;
     let Err(error) = zero else { panic!("zero is no timeout") };
     assert!(matches!(error.kind(), ErrorKind::InvalidDuration { .. }), "{error:?}");
+}
+
+/// That what runs effects can be spawned, whatever the store: a compile-time matter first of all.
+#[cfg(all(feature = "memory", feature = "sqlite", feature = "test-support"))]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_call_can_be_spawned_on_a_store_chosen_at_run_time() {
+    use idem_store::{
+        consumer::{Handler, Recorder, consume},
+        testing::MemoryQueue,
+    };
+    for url in ["memory:", "sqlite::memory:"] {
+        let idem = Idem::new(idem_store::open(url).await.unwrap());
+        let handler = Handler::atomic(&idem, "billing", |tx, amount: &u64| {
+            Ok(tx.put(b"amount", &amount.to_be_bytes())?)
+        });
+        let handler = handler.unwrap();
+        let spawned = tokio::spawn(async move {
+            let request = Request::new(Key::new("north", "order", "a")?);
+            let effect = idem.execute(&request, |tx| {
+                tx.put(b"name", b"value")?;
+                Ok(1)
+            });
+            assert_eq!(effect.await?, Outcome::Created(1));
+            let bytes = Request::new(Key::new("north", "order", "b")?);
+            let stored = idem.execute_bytes(&bytes, |_| Ok("b".into())).await?;
+            assert_eq!(stored, Outcome::Created("b".into()));
+            assert!(idem.receipt(request.key()).await?.is_some());
+            assert!(idem.forget(request.key()).await?);
+            assert_eq!(idem.list(None, 10).await?.records.len(), 1);
+            assert_eq!(idem.purge(10).await?.removed, 0);
+            let space = request.key().space();
+            assert!(idem.value(&space, b"name").await?.is_some());
+            assert_eq!(handler.handle("1", 7).await?, idem_store::consumer::Handled::Ran);
+            let queue = MemoryQueue::new();
+            queue.send("1", 7);
+            assert_eq!(consume(&queue, &handler).await.unwrap().duplicates, 1);
+            assert!(idem.is_processed("billing", "1").await?);
+            let _again = idem.mark_processed("billing", "1").await?;
+            idem.close().await
+        });
+        spawned.await.unwrap().unwrap();
+    }
 }

@@ -13,7 +13,7 @@ use crate::{
 /// Any store, with the portable transaction.
 pub type DynStore = dyn Store<Transaction = dyn Transaction>;
 
-/// Makes a store one of [`DynStore`].
+/// Makes a store one of [`DynStore`]: an `Arc` of the store alone is not, since its transaction is its own.
 #[must_use]
 pub fn erase<S>(store: S) -> Arc<DynStore>
 where
@@ -87,7 +87,7 @@ where
         self.0.detach(task);
     }
 
-    async fn sleep(&self, duration: Duration) {
-        self.0.sleep(duration).await;
+    fn sleep(&self, duration: Duration) -> BoxFuture<()> {
+        self.0.sleep(duration)
     }
 }

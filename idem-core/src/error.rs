@@ -248,6 +248,9 @@ impl fmt::Display for Error {
             ErrorKind::InProgress { until } => {
                 write!(f, "the key is held by a live lease until {until}: ask again then")
             }
+            ErrorKind::Busy { waited } if waited.is_zero() => {
+                f.write_str("another writer was in the way: try again")
+            }
             ErrorKind::Busy { waited } => {
                 write!(f, "the store was busy for {waited:?}: try again, or raise its timeout")
             }

@@ -64,9 +64,19 @@ impl<S: Store> Idem<S> {
     ///
     /// # The effect
     /// It must touch nothing but its transaction: the store may run it more than once before one run
-    /// commits, and rolls back all but that one; and it may run on another thread. An error or a panic in
-    /// it leaves neither effect nor receipt, and the next call runs. A refusal that must be remembered is
-    /// a result, not an error.
+    /// commits, and rolls back all but that one; so it clones what it would move out of itself. An error or a
+    /// panic in it leaves neither effect nor receipt, and the next call runs. A refusal that must be
+    /// remembered is a result, not an error.
+    ///
+    /// It is not async, and it runs while the future is polled, on the caller's thread or another: it blocks
+    /// that thread for as long as it takes, and a timeout around the call does not interrupt it. What lies
+    /// outside the store, such as a call to a payment provider, has no place in it.
+    ///
+    /// A closure that is not written in the call needs its argument's type: `|tx: &mut SqliteTransaction|`.
+    ///
+    /// # The result
+    /// It is what the receipt holds, also for the first caller. A later version of the program must still be
+    /// able to read it: change its type as you would change a stored format.
     ///
     /// # Errors
     /// - the effect's own error ([`Error::effect_error`]) or its panic;
@@ -77,13 +87,21 @@ impl<S: Store> Idem<S> {
     ///
     /// # Cancel safety
     /// Dropping the future at any point leaves the key untouched or committed.
-    pub async fn execute<T, F>(&self, request: &Request, mut effect: F) -> Result<Outcome<T>, Error>
+    // That the future is Send is said here, where the store is any store: of `Arc<DynStore>`, whose transaction
+    // is a trait object, the compiler cannot prove it where the future is used.
+    pub fn execute<T, F>(
+        &self,
+        request: &Request,
+        mut effect: F,
+    ) -> impl Future<Output = Result<Outcome<T>, Error>> + Send
     where
         T: Serialize + DeserializeOwned,
         F: FnMut(&mut S::Transaction) -> Result<T, EffectError> + Send + 'static,
     {
-        let outcome = self.run(request, move |tx| encode_result(&effect(tx)?)).await?;
-        outcome.try_map(|stored| decode_result(&stored))
+        async move {
+            let outcome = self.run(request, move |tx| encode_result(&effect(tx)?)).await?;
+            outcome.try_map(|stored| decode_result(&stored))
+        }
     }
 
     /// As [`Idem::execute`], with a result of bytes that is stored and replayed as it is.
@@ -93,24 +111,30 @@ impl<S: Store> Idem<S> {
     ///
     /// # Cancel safety
     /// As [`Idem::execute`].
-    pub async fn execute_bytes<F>(
+    pub fn execute_bytes<F>(
         &self,
         request: &Request,
         mut effect: F,
-    ) -> Result<Outcome<Bytes>, Error>
+    ) -> impl Future<Output = Result<Outcome<Bytes>, Error>> + Send
     where
         F: FnMut(&mut S::Transaction) -> Result<Bytes, EffectError> + Send + 'static,
     {
-        self.run(request, move |tx| Ok(effect(tx)?)).await
+        self.run(request, move |tx| Ok(effect(tx)?))
     }
 
-    async fn run<F>(&self, request: &Request, effect: F) -> Result<Outcome<Bytes>, Error>
+    fn run<F>(
+        &self,
+        request: &Request,
+        effect: F,
+    ) -> impl Future<Output = Result<Outcome<Bytes>, Error>> + Send
     where
         F: FnMut(&mut S::Transaction) -> Result<Bytes, Error> + Send + 'static,
     {
-        let step = Execute::new(request, self.result_limit, effect)?;
-        let committed = self.transact(request.key(), step).await?;
-        Outcome::of(&committed, request.fingerprint_value())
+        async move {
+            let step = Execute::new(request, self.result_limit, effect)?;
+            let committed = self.transact(request.key(), step).await?;
+            Outcome::of(&committed, request.fingerprint_value())
+        }
     }
 
     /// The live receipt of a key. Reading changes nothing.
@@ -170,8 +194,8 @@ impl<S: Store> Idem<S> {
         self.store.purge(limit).await
     }
 
-    /// Purges every `every`, `limit` records at a time until none is left, until the returned handle is
-    /// dropped.
+    /// Purges every `every` by the store's clock, the first time after that long, `limit` records at a time
+    /// until none is left, until the returned handle is dropped.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidDuration`] for an interval of zero, [`ErrorKind::InvalidSetting`] for a limit of
@@ -206,12 +230,12 @@ impl<S: Store> Idem<S> {
         self.store.guarantees()
     }
 
-    pub(crate) async fn transact(
+    pub(crate) fn transact(
         &self,
         key: &Key,
         step: impl Step<S::Transaction> + Send + 'static,
-    ) -> Result<Committed, Error> {
-        self.store.transact(key, Box::new(step)).await
+    ) -> impl Future<Output = Result<Committed, Error>> + Send {
+        async move { self.store.transact(key, Box::new(step)).await }
     }
 }
 

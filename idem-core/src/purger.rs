@@ -2,7 +2,6 @@
 
 use std::{
     future::poll_fn,
-    pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -11,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Error, ErrorKind, Span, Store};
+use crate::{Error, ErrorKind, Span, Store, time::BoxFuture};
 
 /// A background purge; dropping it ends the purging, and so does closing the store. Made by [`Idem::spawn_purge`](crate::Idem::spawn_purge).
 #[derive(Debug)]
@@ -48,7 +47,9 @@ impl Purger {
         // In whole milliseconds, as clocks count: a shorter sleep would be none.
         let every = Duration::from_millis(Span::new("interval", every)?.as_millis().unsigned_abs());
         let shared = Arc::new(Shared::default());
-        let task = run(Arc::clone(&store), Arc::clone(&shared), every, limit);
+        // From now on, not from when the task is first polled.
+        let first = store.sleep(every);
+        let task = run(Arc::clone(&store), Arc::clone(&shared), first, every, limit);
         store.detach(Box::pin(task));
         Ok(Self(shared))
     }
@@ -84,8 +85,15 @@ impl Drop for Purger {
     }
 }
 
-async fn run<S: Store>(store: Arc<S>, shared: Arc<Shared>, every: Duration, limit: usize) {
-    while sleep_unless_stopped(&*store, &shared, every).await {
+async fn run<S: Store>(
+    store: Arc<S>,
+    shared: Arc<Shared>,
+    mut sleep: BoxFuture<()>,
+    every: Duration,
+    limit: usize,
+) {
+    while sleep_unless_stopped(sleep, &shared).await {
+        sleep = store.sleep(every);
         loop {
             match store.purge(limit).await {
                 Ok(purged) => {
@@ -109,8 +117,7 @@ async fn run<S: Store>(store: Arc<S>, shared: Arc<Shared>, every: Duration, limi
 }
 
 /// Sleeps, and tells whether to go on.
-async fn sleep_unless_stopped<S: Store>(store: &S, shared: &Shared, every: Duration) -> bool {
-    let mut sleep = pin!(store.sleep(every));
+async fn sleep_unless_stopped(mut sleep: BoxFuture<()>, shared: &Shared) -> bool {
     poll_fn(|context| {
         let mut state = shared.state();
         if state.stopped {

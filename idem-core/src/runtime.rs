@@ -1,4 +1,4 @@
-//! What a backend needs of a runtime, by tokio: one thread of the library's own, so that nothing depends on a
+//! What a backend needs of a runtime (feature `tokio`): one thread of the library's own, so that nothing depends on a
 //! runtime of the user's, which may end, or have no timers, or not be there.
 
 use std::{future::pending, sync::LazyLock, thread, time::Duration};
@@ -27,15 +27,12 @@ pub fn detach(task: BoxFuture<()>) {
     drop(BACKGROUND.spawn(task));
 }
 
-/// Ends when `clock` has moved on by `duration`.
+/// Ends when `clock` has moved on by `duration` from this call.
 ///
 /// # Panics
 /// As [`detach`].
-pub async fn sleep(clock: &dyn Clock, duration: Duration) {
-    match clock.sleep(duration) {
-        Some(sleep) => sleep.await,
-        None => timer(duration).await,
-    }
+pub fn sleep(clock: &dyn Clock, duration: Duration) -> BoxFuture<()> {
+    clock.sleep(duration).unwrap_or_else(|| Box::pin(timer(duration)))
 }
 
 fn timer(duration: Duration) -> tokio::time::Sleep {

@@ -21,12 +21,17 @@ use crate::{
 /// - Steps on one key, and steps that read or write the same value, happen one after the other as far as
 ///   anybody can tell. A step is asked [`proceeds`](crate::Step::proceeds) and run on the record that its change replaces.
 /// - Dropping the future of a call leaves its key untouched or committed.
+/// - An effect that asks its own store again works or gets a typed error, and never waits for itself: a store
+///   that holds a lock while an effect runs answers [`ErrorKind::Reentrant`](crate::ErrorKind::Reentrant) to
+///   the thread that the effect runs on, and [`ErrorKind::Busy`](crate::ErrorKind::Busy) after a bounded wait
+///   to others.
 ///
 /// # How to write one
 ///
 /// A store that can lock takes its write lock, reads the record and the time, asks the step, runs it by
-/// [`run_step`](crate::run_step), stamps its change by [`Change::stamp`](crate::Change::stamp), writes and
-/// commits. A store that can only compare and set implements [`Optimistic`](crate::Optimistic) and calls
+/// [`run_step`](crate::run_step), stamps its change by [`Change::stamp`](crate::Change::stamp) with a token by
+/// [`Token::next`](crate::Token::next), writes and commits. The module `runtime` (feature `tokio`) has
+/// [`Store::detach`] and [`Store::sleep`] ready. A store that can only compare and set implements [`Optimistic`](crate::Optimistic) and calls
 /// [`optimistic`](crate::optimistic). Then it passes the suite of the crate `idem-conformance`.
 #[async_trait]
 pub trait Store: Send + Sync {
@@ -80,8 +85,8 @@ pub trait Store: Send + Sync {
     /// Runs a task on its own, as far as the process goes on.
     fn detach(&self, task: BoxFuture<()>);
 
-    /// Ends when the store's clock has moved on by `duration`.
-    async fn sleep(&self, duration: Duration);
+    /// Ends when the store's clock has moved on by `duration` from this call, polled or not.
+    fn sleep(&self, duration: Duration) -> BoxFuture<()>;
 }
 
 /// How much a purge removed.
@@ -105,6 +110,26 @@ impl Purged {
 /// Where a listing goes on; opaque, and good for the store that made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor(pub Bytes);
+
+impl Cursor {
+    /// The cursor after `key`, for a store that lists in the order of keys.
+    #[must_use]
+    pub fn after(key: &Key) -> Self {
+        Self(key.to_bytes().into())
+    }
+
+    /// The key of a cursor that [`Cursor::after`] made.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidSetting`](crate::ErrorKind::InvalidSetting) if it did not.
+    pub fn key(&self) -> Result<Key, Error> {
+        Key::from_bytes(&self.0).map_err(|error| {
+            let problem = "it is none of this store's: pass on a page's `next`".to_string();
+            let kind = crate::ErrorKind::InvalidSetting { field: "cursor", problem };
+            Error::nothing_done(kind).with_source(error)
+        })
+    }
+}
 
 /// A part of a listing.
 #[derive(Clone, Debug)]
@@ -166,7 +191,7 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).detach(task);
     }
 
-    async fn sleep(&self, duration: Duration) {
-        (**self).sleep(duration).await;
+    fn sleep(&self, duration: Duration) -> BoxFuture<()> {
+        (**self).sleep(duration)
     }
 }

@@ -30,6 +30,13 @@ impl Timestamp {
         self.0
     }
 
+    /// The same instant for the standard library; none if that is beyond what it can hold.
+    #[must_use]
+    pub fn to_system_time(self) -> Option<SystemTime> {
+        let distance = Duration::from_millis(self.0.unsigned_abs());
+        if self.0 < 0 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) }
+    }
+
     /// The instant `span` later; none if that is beyond what a timestamp can hold.
     #[must_use]
     pub fn after(self, span: Span) -> Option<Self> {
@@ -147,6 +154,16 @@ pub trait Clock: Send + Sync + 'static {
     fn sleep(&self, duration: Duration) -> Option<BoxFuture<()>> {
         let _ = duration;
         None
+    }
+}
+
+impl<C: Clock + Sync + ?Sized> Clock for Arc<C> {
+    fn now(&self) -> Timestamp {
+        (**self).now()
+    }
+
+    fn sleep(&self, duration: Duration) -> Option<BoxFuture<()>> {
+        (**self).sleep(duration)
     }
 }
 
@@ -274,6 +291,10 @@ mod tests {
         assert_eq!(at(UNIX_EPOCH + Duration::from_micros(1999)), 1);
         assert_eq!(at(UNIX_EPOCH - Duration::from_micros(1001)), -2);
         assert_eq!(at(UNIX_EPOCH), 0);
+        for millis in [-1_500, 0, 1_700_000_000_123] {
+            let there = Timestamp::from_millis(millis).to_system_time().unwrap();
+            assert_eq!(at(there), millis);
+        }
     }
 
     #[test]

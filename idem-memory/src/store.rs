@@ -166,7 +166,10 @@ impl Values for Inner {
     }
 }
 
-impl Optimistic for MemoryStore {
+/// The store as [`optimistic`] sees it; private, so that no effect can begin a transaction of its own.
+struct Attempts<'s>(&'s Arc<Inner>);
+
+impl Optimistic for Attempts<'_> {
     type Transaction = MemoryTransaction;
 
     async fn look(&self, key: &Key) -> Result<Look, Error> {
@@ -176,7 +179,7 @@ impl Optimistic for MemoryStore {
     }
 
     fn begin(&self, key: &Key) -> MemoryTransaction {
-        MemoryTransaction(Overlay::new(key.space(), Arc::clone(&self.0) as _))
+        MemoryTransaction(Overlay::new(key.space(), Arc::clone(self.0) as _))
     }
 
     async fn commit(
@@ -233,7 +236,7 @@ impl Store for MemoryStore {
         key: &Key,
         step: BoxStep<MemoryTransaction>,
     ) -> Result<Committed, Error> {
-        optimistic(self, key, step).await
+        optimistic(&Attempts(&self.0), key, step).await
     }
 
     async fn purge(&self, limit: usize) -> Result<Purged, Error> {
@@ -249,10 +252,10 @@ impl Store for MemoryStore {
     async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
         self.0.check_open()?;
         let now = self.0.clock.now();
-        let after = after.map(|Cursor(key)| Key::from_bytes(key)).transpose()?;
+        let after = after.map(Cursor::key).transpose()?;
         let (records, more) = self.0.shards.records_after(after.as_ref(), limit);
         let last = records.last().filter(|_| more);
-        let next = last.map(|(key, _)| Cursor(key.to_bytes().into()));
+        let next = last.map(|(key, _)| Cursor::after(key));
         Ok(Page::new(records, next, now))
     }
 
@@ -270,7 +273,7 @@ impl Store for MemoryStore {
         runtime::detach(task);
     }
 
-    async fn sleep(&self, duration: Duration) {
-        runtime::sleep(&*self.0.clock, duration).await;
+    fn sleep(&self, duration: Duration) -> BoxFuture<()> {
+        runtime::sleep(&*self.0.clock, duration)
     }
 }

@@ -1,6 +1,6 @@
 //! A request in a transaction that the caller already has.
 
-use std::sync::LazyLock;
+use std::{sync::LazyLock, time::Duration};
 
 use idem_core::{
     Certainty, Clock, Committed, EffectError, Error, ErrorKind, Execute, Idem, Key, Outcome,
@@ -158,6 +158,11 @@ fn ended(source: Option<Error>) -> Error {
 /// Takes the write lock, so that the time is read after it, and checks the tables.
 fn lock(transaction: &Transaction<'_>) -> Result<(), Error> {
     let missing = |error: rusqlite::Error| {
+        if failure::is_busy(&error) {
+            let overtaken = "another connection writes, or has written since this transaction read: \
+                             roll it back and begin it by BEGIN IMMEDIATE";
+            return failure::busy(Duration::ZERO).with_source(overtaken);
+        }
         if !failure::is_misfit(&error) {
             return failure::failed(error);
         }

@@ -18,13 +18,10 @@ const COPY_AT: i32 = 1000;
 
 /// Pages from which on new writers are held up for a moment, so that the log can start over: readers of its
 /// old content were in the way until then.
-const RESTART_AT: i64 = 8 * COPY_AT as i64;
-
-/// Pages from which on the writer itself copies, should the checkpoint connection fail to.
-const BACKSTOP_AT: i32 = 16 * COPY_AT;
+const RESTART_AT: i32 = 8 * COPY_AT;
 
 /// How long starting the log over may hold up writers, waiting for readers of its old content.
-const RESTART_PATIENCE: Duration = Duration::from_millis(50);
+const RESTART_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Asks for checkpoints. A clone asks the same thread.
 #[derive(Clone, Default)]
@@ -43,14 +40,14 @@ struct State {
 }
 
 /// How far the copying of the log is.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     #[default]
     Idle,
     /// The thread is asked to copy, or copies.
     Copying,
-    /// The thread has copied what there was: the rest is the writer's.
-    Copied,
+    /// The thread has copied so many pages.
+    Copied(i32),
 }
 
 impl Checkpoints {
@@ -62,16 +59,24 @@ impl Checkpoints {
         let mut last_pages = 0;
         connection.wal_hook(Some(move |wal: &mut Wal, pages: i32| {
             if pages < last_pages {
+                // It has started over, and what was copied of the old one says nothing of this one.
                 copy_at = COPY_AT;
+                checkpoints.start_over();
             }
             last_pages = pages;
             if pages < copy_at {
                 return Ok(());
             }
-            if pages >= BACKSTOP_AT || checkpoints.take_over() {
-                // The commit has happened: a checkpoint that cannot be done is no failure of it.
-                drop(wal.checkpoint());
-                copy_at = pages.saturating_add(COPY_AT);
+            match checkpoints.ask() {
+                Stage::Idle | Stage::Copying => {}
+                Stage::Copied(copied) => {
+                    copy_at = pages.saturating_add(COPY_AT);
+                    // Only what has come since is the writer's: what readers hold up is too much for it.
+                    if pages - copied <= COPY_AT {
+                        // The commit has happened: a copy that cannot be done is no failure of it.
+                        drop(wal.checkpoint());
+                    }
+                }
             }
             Ok(())
         }))
@@ -80,10 +85,11 @@ impl Checkpoints {
     /// Works until it is closed.
     pub(crate) fn work(&self, config: &Config) {
         let mut connection = None;
+        let mut restart_at = RESTART_AT;
         while self.wait() {
-            // One that cannot be done is left to the writer.
-            drop(checkpoint(&mut connection, config));
-            self.0.state.lock().stage = Stage::Copied;
+            // What cannot be done now is asked for again, some pages later.
+            let copied = copy(&mut connection, config, &mut restart_at).unwrap_or(0);
+            self.0.state.lock().stage = Stage::Copied(copied);
         }
     }
 
@@ -92,20 +98,24 @@ impl Checkpoints {
         self.0.changed.notify_all();
     }
 
-    /// Whether the writer is to copy now. If nothing was copied yet, the thread is asked to.
-    fn take_over(&self) -> bool {
+    /// How far the copying is. If nobody copies, the thread is asked to; if it has copied, it is idle again.
+    fn ask(&self) -> Stage {
         let mut state = self.0.state.lock();
-        match state.stage {
-            Stage::Idle => {
-                state.stage = Stage::Copying;
-                self.0.changed.notify_all();
-                false
-            }
-            Stage::Copying => false,
-            Stage::Copied => {
-                state.stage = Stage::Idle;
-                true
-            }
+        let stage = state.stage;
+        state.stage = match stage {
+            Stage::Idle | Stage::Copying => Stage::Copying,
+            Stage::Copied(_) => Stage::Idle,
+        };
+        if stage == Stage::Idle {
+            self.0.changed.notify_all();
+        }
+        stage
+    }
+
+    fn start_over(&self) {
+        let mut state = self.0.state.lock();
+        if matches!(state.stage, Stage::Copied(_)) {
+            state.stage = Stage::Idle;
         }
     }
 
@@ -119,16 +129,29 @@ impl Checkpoints {
     }
 }
 
-fn checkpoint(connection: &mut Option<Connection>, config: &Config) -> rusqlite::Result<()> {
+/// Copies what readers let it, and starts the log over if it is long; returns how many pages are copied.
+fn copy(
+    connection: &mut Option<Connection>,
+    config: &Config,
+    restart_at: &mut i32,
+) -> rusqlite::Result<i32> {
     let connection = match connection {
         Some(connection) => connection,
         None => connection.insert(open(config)?),
     };
-    let pages = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1))?;
-    if RESTART_AT <= pages {
-        connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()))?;
+    let (_, pages, copied) = checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)")?;
+    if pages < *restart_at {
+        return Ok(copied);
     }
-    Ok(())
+    let (busy, pages, copied) = checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)")?;
+    // A reader that stays makes every attempt hold up writers in vain: fewer of them, then.
+    *restart_at = if busy == 0 { RESTART_AT } else { pages.saturating_mul(2) };
+    Ok(copied)
+}
+
+/// Whether something was in the way (0 or 1), the pages in the log, and how many of them are copied.
+fn checkpoint(connection: &Connection, pragma: &str) -> rusqlite::Result<(i32, i32, i32)> {
+    connection.query_row(pragma, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
 }
 
 fn open(config: &Config) -> rusqlite::Result<Connection> {

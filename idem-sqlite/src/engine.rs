@@ -83,35 +83,35 @@ impl Engine {
         if self.queue.is_closed() {
             return Err(Error::nothing_done(ErrorKind::Closed));
         }
-        // A step without an effect mostly proceeds: looking first would only cost.
-        let may_look = !step.effectless();
         let (reply, answer) = oneshot::channel();
-        let mut job = StepJob { key: key.clone(), step, reply, alone: false };
-        if may_look && self.is_look_a_waste(&*job.step) {
-            match self.try_lead(job) {
-                Ok(()) => {
-                    let answer = answer.await.unwrap_or_else(|_| Err(failure::lost()));
-                    self.novelty.saw(answer.as_ref().is_ok_and(|committed| committed.ran));
-                    return answer;
-                }
-                Err(back) => job = back,
-            }
-        }
-        if may_look {
-            let seen = self.look(key, &*job.step);
-            self.novelty.saw(seen.is_none());
-            if let Some(answer) = seen {
-                return answer;
-            }
+        let job = StepJob { key: key.clone(), step, reply, alone: false };
+        let answer = async { answer.await.unwrap_or_else(|_| Err(failure::lost())) };
+        let job = match self.is_look_a_waste(&*job.step) {
+            true => match self.try_lead(job) {
+                Ok(()) => return self.noted(answer.await),
+                Err(job) => job,
+            },
+            false => job,
+        };
+        if let Some(answer) = self.look(key, &*job.step) {
+            return self.noted(answer);
         }
         self.submit(Job::Step(job))?;
-        answer.await.unwrap_or_else(|_| Err(failure::lost()))
+        self.noted(answer.await)
+    }
+
+    /// Takes note of whether the key was new.
+    fn noted(&self, answer: Result<Committed, Error>) -> Result<Committed, Error> {
+        self.novelty.saw(answer.as_ref().is_ok_and(|committed| committed.ran));
+        answer
     }
 
     /// Whether the step likely runs, so that it may as well go to the writer at once, if that is free.
     fn is_look_a_waste(&self, step: &dyn Step<SqliteTransaction>) -> bool {
-        // One that would not even proceed on a new key is a read, and takes no write lock.
-        self.novelty.is_likely() && step.proceeds(None, self.config.options.clock.now())
+        // One without an effect mostly proceeds. One that would not even proceed on a new key is a read, and
+        // takes no write lock.
+        step.effectless()
+            || (self.novelty.is_likely() && step.proceeds(None, self.config.options.clock.now()))
     }
 
     pub(crate) fn check_reentry(&self) -> Result<(), Error> {

@@ -74,15 +74,16 @@ fn commit_group(lead: &mut Lent<'_>, wait: Wait<'_>, since: Instant, first: Step
         Wait::No(_) => Duration::ZERO,
     };
     if let Err(error) = lead.writer().begin(patience) {
-        if let Wait::No(look) = wait
-            && crate::failure::is_busy(&error)
-        {
+        if let Wait::No(look) = wait {
+            // What a reader can tell does not depend on the writer's health.
             if let Some(answer) = look(&first) {
                 first.answer(answer);
                 return Turn::Done;
             }
-            lead.put_back(since, Job::Step(first));
-            return Turn::Blocked;
+            if crate::failure::is_busy(&error) {
+                lead.put_back(since, Job::Step(first));
+                return Turn::Blocked;
+            }
         }
         first.answer(Err(crate::failure::timed(error, since.elapsed())));
         return Turn::Done;
@@ -122,7 +123,9 @@ fn grow(lead: &mut Lent<'_>, since: Instant, first: StepJob) -> Grown {
                 return Grown::Dead(all, died);
             }
         }
-        let is_full = alone || ran.len() >= MAX_STEPS || start.elapsed() >= MAX_TIME;
+        // A replay has nothing to commit: it does not wait for what others would do in its group.
+        let is_replay = ran.len() == 1 && ran[0].2.as_ref().is_ok_and(|committed| !committed.ran);
+        let is_full = alone || is_replay || ran.len() >= MAX_STEPS || start.elapsed() >= MAX_TIME;
         next = if is_full { None } else { next_step(lead) };
     }
     Grown::Alive(ran)

@@ -65,6 +65,9 @@ mod thread;
 mod transaction;
 mod writer;
 
+/// The engine's bindings, in the version that effects use.
+pub use rusqlite;
+
 pub use borrowed::{run_in, run_in_at};
 pub use options::{SqliteBuilder, Synchronous};
 pub use schema::create_tables;

@@ -47,6 +47,10 @@ impl Location {
         }
     }
 
+    pub(crate) fn is_folder(&self) -> bool {
+        matches!(self, Self::File(path) if path.is_dir())
+    }
+
     pub(crate) fn is_memory(&self) -> bool {
         matches!(self, Self::Memory(_))
     }

@@ -23,6 +23,13 @@ pub(crate) struct Queue<W, J> {
     dedicated: bool,
 }
 
+impl<W, J> State<W, J> {
+    /// Whether nothing comes any more. A leader that is out may still put jobs back.
+    fn is_over(&self) -> bool {
+        self.gone || (self.closed && self.jobs.is_empty() && self.writer.is_some())
+    }
+}
+
 /// Closing was given up, since something is still under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waited;
@@ -87,7 +94,7 @@ impl<W, J> Queue<W, J> {
     pub(crate) fn lead(&self) -> Option<Lead<'_, W, J>> {
         let mut state = self.state.lock();
         loop {
-            if state.gone || (state.closed && state.jobs.is_empty()) {
+            if state.is_over() {
                 return None;
             }
             if !state.jobs.is_empty()
@@ -105,7 +112,7 @@ impl<W, J> Queue<W, J> {
     pub(crate) fn overdue(&self, patience: Duration) -> Option<J> {
         let mut state = self.state.lock();
         loop {
-            if state.gone || (state.closed && state.jobs.is_empty()) {
+            if state.is_over() {
                 return None;
             }
             let Some(&(since, _)) = state.jobs.front() else {
@@ -147,14 +154,18 @@ impl<W, J> Queue<W, J> {
                 Some(_) => {}
             }
         }
-        state.gone = true;
+        let writer = state.writer.take();
+        drop(state);
+        if writer.is_none() {
+            return Ok(());
+        }
+        // Letting go of the engine takes its time; whoever else closes waits for that as well.
+        drop(writer);
+        self.state.lock().gone = true;
         // Whoever else closes, and the threads.
         self.returned.notify_all();
         self.work.notify_all();
         self.waiting.notify_all();
-        let writer = state.writer.take();
-        drop(state);
-        drop(writer);
         Ok(())
     }
 
@@ -295,6 +306,28 @@ mod tests {
         drop(lead);
         assert_eq!(closing.join().unwrap(), Ok(()));
         assert_eq!(queue.close(None), Ok(()));
+    }
+
+    #[test]
+    fn what_a_leader_puts_back_after_the_closing_is_still_done() {
+        let queue = Arc::new(Queue::new("writer", false));
+        let mut lead = queue.submit(1).unwrap().unwrap();
+        let (since, job) = lead.next().unwrap();
+        let working = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || queue.lead().map(|mut lead| lead.next().map(|(_, job)| job)))
+        };
+        let closing = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || queue.close(None))
+        };
+        while !queue.is_closed() {
+            thread::yield_now();
+        }
+        lead.put_back(since, job);
+        drop(lead);
+        assert_eq!(working.join().unwrap(), Some(Some(1)));
+        assert_eq!(closing.join().unwrap(), Ok(()));
     }
 
     #[test]

@@ -51,7 +51,10 @@ pub(crate) fn key_of_row(row: &Row<'_>, first: usize) -> Result<Key, Error> {
 /// The same error, and whose record it is that is damaged.
 pub(crate) fn damaged_at(error: Error, key: &Key) -> Error {
     match error.kind() {
-        ErrorKind::Damaged { problem } => damaged(format!("{problem}: {key:?}")).with_source(error),
+        ErrorKind::Damaged { problem } => damaged(format!(
+            "{problem}, that of {key:?}: restore it, or delete its row from idem_records to have the \
+             key run anew"
+        )).with_source(error),
         _ => error,
     }
 }

@@ -19,6 +19,9 @@ pub(crate) const VERSION: i64 = 1;
 /// All of idem's tables and indices begin so; an effect must not write to them.
 pub(crate) const PREFIX: &str = "idem_";
 
+/// How many bytes of a log that has started over are kept for reuse.
+const LOG_LIMIT: i64 = 64 << 20;
+
 /// Text keys and plain integers, so that the tables read well in the `sqlite3` shell; STRICT, so that no
 /// affinity turns `'007'` into 7.
 const TABLES: &str = "
@@ -123,6 +126,8 @@ pub(crate) fn configure(connection: &Connection, synchronous: Synchronous) -> ru
     // On macOS a sync reaches the disk only so; elsewhere this changes nothing.
     connection.pragma_update(None, "fullfsync", true)?;
     connection.pragma_update(None, "checkpoint_fullfsync", true)?;
+    // What a long reader made the log grow by is given back once it starts over.
+    connection.pragma_update(None, "journal_size_limit", LOG_LIMIT)?;
     connection.pragma_update(None, "foreign_keys", true)
 }
 
@@ -228,6 +233,9 @@ fn explain(location: &Location, error: rusqlite::Error, waited: Duration) -> Err
             return failure::busy(waited).with_source(locked);
         }
         Some(ErrorCode::NotADatabase) => "it is not a database: give another path",
+        Some(ErrorCode::CannotOpen) if location.is_folder() => {
+            "it is a folder: give the path of a file in it"
+        }
         Some(ErrorCode::CannotOpen) => "give a path in a folder that exists and may be written to",
         Some(ErrorCode::DatabaseCorrupt) => "it is damaged: restore it",
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {

@@ -160,7 +160,7 @@ impl Store for SqliteStore {
         runtime::detach(task);
     }
 
-    async fn sleep(&self, duration: Duration) {
-        runtime::sleep(&*self.engine().config.options.clock, duration).await;
+    fn sleep(&self, duration: Duration) -> BoxFuture<()> {
+        runtime::sleep(&*self.engine().config.options.clock, duration)
     }
 }

@@ -103,7 +103,7 @@ impl Tables<'_> {
         limit: usize,
         now: Timestamp,
     ) -> Result<Page, Error> {
-        let after = after.map(|Cursor(key)| Key::from_bytes(key)).transpose()?;
+        let after = after.map(Cursor::key).transpose()?;
         let (kind, tenant, operation, request) = match &after {
             Some(key) => (key.kind().as_str(), key.tenant(), key.operation(), key.request()),
             None => ("", "", "", ""),
@@ -116,8 +116,8 @@ impl Tables<'_> {
         let mut records = Vec::new();
         while let Some(row) = rows.next().map_err(failed)? {
             if records.len() == limit {
-                let next = records.last().map(|(key, _): &(Key, Record)| key.to_bytes());
-                return Ok(Page::new(records, next.map(|key| Cursor(key.into())), now));
+                let next = records.last().map(|(key, _): &(Key, Record)| Cursor::after(key));
+                return Ok(Page::new(records, next, now));
             }
             let key = key_of_row(row, 8)?;
             let record = of_row(row).map_err(|error| damaged_at(error, &key))?;

@@ -39,6 +39,7 @@ async fn what_is_no_database_is_refused_by_its_path_and_left_as_it_was() {
 
     let refused = problem(SqliteStore::open(folder.path()).await);
     assert!(refused.contains(&folder.path().display().to_string()), "{refused}");
+    assert!(refused.contains("it is a folder"), "{refused}");
 }
 
 #[tokio::test]

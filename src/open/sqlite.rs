@@ -15,6 +15,10 @@ pub(super) async fn open(url: Url<'_>) -> Result<Arc<DynStore>, Error> {
                        the rest of an absolute path";
         return Err(invalid("URL", problem.to_string()));
     }
+    if url.path.is_empty() || (url.path.starts_with(':') && url.path != ":memory:") {
+        let problem = "its path names no file: write `sqlite:orders.db`, or `sqlite::memory:`";
+        return Err(invalid("URL", problem.to_string()));
+    }
     let mut builder = SqliteStore::builder();
     for (name, value) in &url.options {
         builder = match &**name {

@@ -25,12 +25,25 @@ pub struct Consumed {
 /// for a while, or set it aside after some deliveries, in [`Queue::nack`].
 ///
 /// # Errors
-/// The queue's own; [`ErrorKind::Closed`] if the store was closed, after the delivery was given back. What was
+/// The queue's own, also when it does not take an ack: the run ends there, and its counts are lost; [`ErrorKind::Closed`] if the store was closed, after the delivery was given back. What was
 /// handled until then stays handled.
 ///
 /// # Cancel safety
 /// The delivery that was being handled stays in flight; see [`Handler::handle`].
-pub async fn consume<Q, S, M>(queue: &Q, handler: &Handler<S, M>) -> Result<Consumed, BoxError>
+pub fn consume<Q, S, M>(
+    queue: &Q,
+    handler: &Handler<S, M>,
+) -> impl Future<Output = Result<Consumed, BoxError>> + Send
+where
+    Q: Queue<Message = M>,
+    S: Store + 'static,
+    M: Send + 'static,
+{
+    // Said to be Send here, where the store is any store: see `Idem::execute`.
+    async move { run(queue, handler).await }
+}
+
+async fn run<Q, S, M>(queue: &Q, handler: &Handler<S, M>) -> Result<Consumed, BoxError>
 where
     Q: Queue<Message = M>,
     S: Store + 'static,

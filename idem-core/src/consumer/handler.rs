@@ -124,7 +124,16 @@ impl<S: Store + 'static, M: Send + 'static> Handler<S, M> {
     /// # Cancel safety
     /// An atomic handler: the event is untouched, or handled and marked. A handler outside the store may
     /// have run without a mark.
-    pub async fn handle(&self, event_id: &str, message: M) -> Result<Handled, Error> {
+    pub fn handle(
+        &self,
+        event_id: &str,
+        message: M,
+    ) -> impl Future<Output = Result<Handled, Error>> + Send {
+        // Said to be Send here, where the store is any store: see `Idem::execute`.
+        async move { self.handle_once(event_id, message).await }
+    }
+
+    async fn handle_once(&self, event_id: &str, message: M) -> Result<Handled, Error> {
         let key = Key::event(&self.consumer, event_id)?;
         let request = match self.retention {
             Some(retention) => Request::new(key).retain(retention),
@@ -183,14 +192,15 @@ where
     E: Into<BoxError>,
 {
     let mut running = Box::pin(running);
-    poll_fn(|context| {
-        let poll = AssertUnwindSafe(|| running.as_mut().poll(context));
-        match catch_unwind(poll) {
-            Ok(poll) => poll.map(|handled| handled.map_err(Into::into)),
-            Err(payload) => Poll::Ready(Err(panicked(payload))),
-        }
+    let handled = poll_fn(|context| {
+        let poll = || running.as_mut().poll(context).map(|handled| handled.map_err(Into::into));
+        catch_unwind(AssertUnwindSafe(poll))
+            .unwrap_or_else(|payload| Poll::Ready(Err(panicked(payload))))
     })
-    .await
+    .await;
+    // Its destructor is the handler's code as well.
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(running)));
+    handled.and(dropped.map_err(panicked))
 }
 
 fn panicked(payload: Box<dyn Any + Send>) -> BoxError {
