@@ -80,9 +80,9 @@ async fn main() -> Result<(), Failure> {
     println!("another quantity under the same key: conflict");
 
     let south = ["south", "web-order", "intent-a"];
-    let refund = ["north", "phone-order", "intent-a"];
+    let phone = ["north", "phone-order", "intent-a"];
     let b = ["north", "web-order", "intent-b"];
-    for (scope, id) in [(south, 2), (refund, 3), (b, 4)] {
+    for (scope, id) in [(south, 2), (phone, 3), (b, 4)] {
         assert_eq!(place(&idem, &request(scope, 3)?, 3).await?, Outcome::Created(id));
     }
     println!("another tenant, another operation, another key: each its own order");

@@ -46,7 +46,7 @@ fn main() -> Result<(), BoxError> {
 
 fn run(plan: Plan, index: usize, count: usize) -> Result<Row, BoxError> {
     let (name, backend) = (plan.workload.name(), plan.backend.pair().name);
-    let what = format!("[{index}/{count}] {name} on {backend}, {} callers", plan.callers);
+    let what = format!("[{index}/{count}] {name} on {backend}, callers: {}", plan.callers);
     compare(plan, |progress| eprintln!("{what}: {progress}"))
         .map_err(|error| format!("{what}: {error}").into())
 }

@@ -97,9 +97,11 @@ pub fn print(rows: &mut [Row], mut out: impl io::Write) -> io::Result<()> {
     }
     writeln!(
         out,
-        "first idem, then the baseline; ratio: the median over the pairs of rounds, of idem's \
-         operations per second over the baseline's\n\
-         steady: the same, without each round's end, when callers that sleep on a busy file are left"
+        "first idem, then the baseline, which does the same by hand: see the modules of \
+         benches/src/baseline\n\
+         ratio: idem's operations per second over the baseline's, the median over the pairs of rounds\n\
+         steady: the same, but each round counts only until its first caller is done; what is left \
+         then is the tail, callers of the baseline that sleep because the file is busy"
     )
 }
 

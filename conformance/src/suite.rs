@@ -64,6 +64,7 @@ macro_rules! __cases {
                 absent_and_empty_results_are_told_apart
                 reading_a_receipt_changes_nothing
                 a_forgotten_key_runs_again
+                a_closed_store_says_so
                 effects_of_two_keys_on_one_value_both_count
                 an_effect_reads_its_own_tenants_values_and_its_own_writes
             }

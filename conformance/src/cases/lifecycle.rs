@@ -1,7 +1,10 @@
 //! What one caller after another is told.
 
 use bytes::Bytes;
-use idem_core::{Certainty, ErrorKind, Fingerprint, Key, Outcome, Request, Timestamp, Transaction};
+use idem_core::{
+    Certainty, ErrorKind, Fingerprint, Key, Outcome, Request, Timestamp, Transaction,
+    consumer::Recorder,
+};
 
 use crate::{
     Fixture,
@@ -298,4 +301,32 @@ pub async fn an_effect_reads_its_own_tenants_values_and_its_own_writes<F: Fixtur
     assert_eq!(values("north").await, [Some(b"2".to_vec()), Some(vec![]), None]);
     assert_eq!(values("south").await, [None, None, None]);
     assert_eq!(values("").await, [None, None, None]);
+}
+
+/// 106. After it is closed every call says so, through every handle that shares it; closing again is harmless.
+pub async fn a_closed_store_says_so<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    assert_eq!(setup.add(&request("a", "p"), "count").await, Outcome::Created(1));
+    let clone = setup.idem.clone();
+    setup.idem.close().await.unwrap();
+    setup.idem.close().await.unwrap();
+    for idem in [&setup.idem, &clone] {
+        let never = |_: &mut _| -> Result<u64, _> { panic!("a closed store runs nothing") };
+        let (known, new) = (request("a", "p"), request("b", "p"));
+        let errors = [
+            idem.execute(&known, never).await.unwrap_err(),
+            idem.execute(&new, never).await.unwrap_err(),
+            idem.receipt(known.key()).await.unwrap_err(),
+            idem.forget(known.key()).await.unwrap_err(),
+            idem.purge(1).await.unwrap_err(),
+            idem.list(None, 1).await.unwrap_err(),
+            idem.value(&known.key().space(), b"count").await.unwrap_err(),
+            idem.is_processed("billing", "event").await.unwrap_err(),
+            idem.mark_processed("billing", "event").await.unwrap_err(),
+        ];
+        for error in errors {
+            assert!(matches!(error.kind(), ErrorKind::Closed), "{error:?}");
+            assert_eq!(error.certainty(), Certainty::NothingDone);
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! The cases, a module for each group of the catalogue. A case's number is the catalogue's.
+//! The cases, a module for each group of the catalogue. The numbers are those of the catalogue that the suite was made from.
 
 // A case is a test: it may unwrap.
 #![allow(clippy::unwrap_used)]
