@@ -117,7 +117,7 @@ fn run<'t, 'c>(
         // The effect has run its own key.
         false => Err(Error::nothing_done(ErrorKind::Reentrant)),
     });
-    match ran.and_then(|after| keep(tables, key, after)) {
+    match ran.and_then(|after| keep(tables, key, before.as_ref(), after)) {
         Ok(after) => Ok(Committed::ran(before, after, now)),
         Err(error) => match undo(transaction) {
             Ok(()) => Err(error),
@@ -127,10 +127,15 @@ fn run<'t, 'c>(
 }
 
 /// Writes the record as a part of the step's savepoint; if that is gone, the record is not written either.
-fn keep(tables: Tables<'_>, key: &Key, after: Option<Record>) -> Result<Option<Record>, Error> {
+fn keep(
+    tables: Tables<'_>,
+    key: &Key,
+    before: Option<&Record>,
+    after: Option<Record>,
+) -> Result<Option<Record>, Error> {
     let connection = tables.connection;
     own(connection, "SAVEPOINT idem_receipt")?;
-    let written = tables.set_record(key, after.as_ref()).map_err(failure::failed);
+    let written = tables.set_record(key, before, after.as_ref()).map_err(failure::failed);
     // Takes the inner savepoint with it.
     if let Err(error) = written.and_then(|()| own(connection, &tables.sql.release)) {
         own(connection, "ROLLBACK TO idem_receipt")?;

@@ -18,7 +18,8 @@ pub(crate) struct Sql {
     pub(crate) release: String,
     pub(crate) rollback_to: String,
     pub(crate) select: String,
-    pub(crate) upsert: String,
+    pub(crate) insert: String,
+    pub(crate) update: String,
     pub(crate) remove: String,
     pub(crate) last_token: String,
     pub(crate) set_token: String,
@@ -47,14 +48,13 @@ impl Sql {
             release: salted(&format!("RELEASE idem_{salt}")),
             rollback_to: salted(&format!("ROLLBACK TO idem_{salt}")),
             select: salted(&format!("SELECT {COLUMNS} FROM main.idem_records WHERE {of_key}")),
-            upsert: salted(&format!(
-                "INSERT INTO main.idem_records (kind, tenant, operation, key, {COLUMNS})
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-                 ON CONFLICT (kind, tenant, operation, key) DO UPDATE SET
-                     state = excluded.state, created_at = excluded.created_at,
-                     expires_at = excluded.expires_at, lease_until = excluded.lease_until,
-                     token = excluded.token, attempt = excluded.attempt,
-                     fingerprint = excluded.fingerprint, result = excluded.result"
+            insert: salted(&format!(
+                "INSERT INTO main.idem_records (kind, tenant, operation, key, {COLUMNS}) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
+            )),
+            update: salted(&format!(
+                "UPDATE main.idem_records SET ({COLUMNS}) = \
+                 (?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) WHERE {of_key}"
             )),
             remove: salted(&format!("DELETE FROM main.idem_records WHERE {of_key}")),
             last_token: salted("SELECT last FROM main.idem_token"),
@@ -81,10 +81,11 @@ impl Sql {
     }
 
     /// The statements on idem's own tables.
-    pub(crate) fn on_tables(&self) -> [&str; 10] {
+    pub(crate) fn on_tables(&self) -> [&str; 11] {
         [
             &self.select,
-            &self.upsert,
+            &self.insert,
+            &self.update,
             &self.remove,
             &self.last_token,
             &self.set_token,

@@ -34,7 +34,13 @@ impl Tables<'_> {
         row.map(of_row).transpose().map_err(|error| damaged_at(error, key))
     }
 
-    pub(crate) fn set_record(&self, key: &Key, record: Option<&Record>) -> rusqlite::Result<()> {
+    /// Writes the record in the place of the one that the transaction has read, if there was one.
+    pub(crate) fn set_record(
+        &self,
+        key: &Key,
+        before: Option<&Record>,
+        record: Option<&Record>,
+    ) -> rusqlite::Result<()> {
         let (kind, tenant) = (key.kind().as_str(), key.tenant());
         let (operation, request) = (key.operation(), key.request());
         let Some(record) = record else {
@@ -43,7 +49,8 @@ impl Tables<'_> {
             return Ok(());
         };
         let row = Columns::of(record);
-        self.connection.prepare_cached(&self.sql.upsert)?.execute(params![
+        let write = if before.is_some() { &self.sql.update } else { &self.sql.insert };
+        self.connection.prepare_cached(write)?.execute(params![
             kind,
             tenant,
             operation,

@@ -168,7 +168,7 @@ impl Writer {
         let tables = self.tables();
         let after = change.stamp(before, now, || tables.next_token(now))?;
         if after.as_ref() != before {
-            tables.set_record(key, after.as_ref()).map_err(failed)?;
+            tables.set_record(key, before, after.as_ref()).map_err(failed)?;
         }
         Ok(after)
     }
