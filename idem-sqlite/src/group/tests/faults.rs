@@ -1,0 +1,79 @@
+//! What the engine fails with: a full disk, a commit that fails.
+
+use super::*;
+
+#[test]
+fn a_full_disk_fails_only_those_who_do_not_fit() {
+    let bench = Bench::new();
+    let mut lead_in = bench.insert(1);
+    bench.take_turns();
+    assert!(ran(&mut lead_in));
+    // The engine's own bound on the file's size answers as a full disk does.
+    bench.queue.borrow_writer(|writer| writer.bound_pages(4));
+    let mut small = bench.insert(2);
+    let mut large = bench.queue("large", |tx| {
+        tx.execute(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000)
+             INSERT INTO parent SELECT i FROM n",
+            [],
+        )?;
+        Ok(())
+    });
+    let mut other = bench.insert(3);
+    bench.take_turns();
+    assert!(ran(&mut small) && ran(&mut other));
+    let error = refused(&mut large);
+    let engine = error.effect_error::<rusqlite::Error>().unwrap();
+    assert_eq!(engine.sqlite_error_code(), Some(rusqlite::ErrorCode::DiskFull));
+    assert_eq!(error.certainty(), idem_core::Certainty::NothingDone);
+    assert_eq!(bench.orders(), ["1", "2", "3"]);
+    bench.queue.borrow_writer(|writer| writer.bound_pages(i32::MAX.into()));
+    let mut again = bench.queue("large", |tx| {
+        tx.execute("INSERT INTO parent VALUES (7)", [])?;
+        Ok(())
+    });
+    bench.take_turns();
+    assert!(ran(&mut again), "after room was made the key runs");
+}
+
+#[test]
+fn an_input_output_error_at_the_commit_is_unknown_and_the_same_key_tells() {
+    for is_committed in [false, true] {
+        let bench = Bench::new();
+        let mut first = bench.insert(1);
+        let mut failed = bench.queue("failed", |tx| {
+            tx.execute("INSERT INTO orders VALUES (900)", [])?;
+            Err("declined".into())
+        });
+        let mut second = bench.insert(2);
+        let mut lead = bench.queue.lead().unwrap();
+        lead.writer().fail_commit(rusqlite::ffi::SQLITE_IOERR_FSYNC, is_committed);
+        assert_eq!(turn(&mut lead, Wait::Yes), Turn::Done);
+        drop(lead);
+        for answer in [&mut first, &mut second] {
+            let error = refused(answer);
+            assert_eq!(error.certainty(), idem_core::Certainty::Unknown, "{error:?}");
+        }
+        let declined = refused(&mut failed);
+        assert_eq!(declined.certainty(), idem_core::Certainty::NothingDone, "it was undone");
+        // The same key tells, on a connection of its own; nothing is there twice.
+        let mut again = bench.insert(1);
+        bench.take_turns();
+        assert_eq!(ran(&mut again), !is_committed);
+        let orders: &[&str] = if is_committed { &["1", "2"] } else { &["1"] };
+        assert_eq!(bench.orders(), orders);
+    }
+}
+
+#[test]
+fn a_commit_that_certainly_failed_is_run_again_alone() {
+    let bench = Bench::new();
+    let mut answers = [bench.insert(1), bench.insert(2)];
+    let mut lead = bench.queue.lead().unwrap();
+    lead.writer().fail_commit(rusqlite::ffi::SQLITE_FULL, false);
+    assert_eq!(turn(&mut lead, Wait::Yes), Turn::Done);
+    drop(lead);
+    assert_eq!(bench.take_turns(), 2);
+    assert!(answers.iter_mut().all(ran));
+    assert_eq!(bench.orders(), ["1", "2"]);
+}
