@@ -21,8 +21,11 @@ pub(crate) enum Location {
 impl Location {
     pub(crate) fn file(path: &Path) -> Result<Self, Error> {
         let name = path.as_os_str();
-        if name.is_empty() || name == ":memory:" {
-            let problem = "give the path of a file, or open in memory by name".to_string();
+        if name == ":memory:" {
+            return Ok(Self::memory());
+        }
+        if name.is_empty() {
+            let problem = "it is empty: give the path of a file, or `:memory:`".to_string();
             return Err(Error::nothing_done(ErrorKind::InvalidSetting { field: "path", problem }));
         }
         // The engine takes a name that begins so for a URI.

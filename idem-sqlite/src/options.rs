@@ -80,7 +80,8 @@ impl SqliteBuilder {
 
     /// Opens the database at `path`, and creates it and idem's tables where they are missing.
     ///
-    /// Several handles and several processes may open the same file, at the same time too.
+    /// Several handles and several processes may open the same file, at the same time too. The path
+    /// `:memory:` is no file: see [`SqliteBuilder::open_in_memory`].
     ///
     /// # Errors
     /// [`ErrorKind::CannotOpen`], naming the path, if there is no database to be had there;

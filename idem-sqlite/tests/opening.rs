@@ -44,12 +44,21 @@ async fn what_is_no_database_is_refused_by_its_path_and_left_as_it_was() {
 
 #[tokio::test]
 async fn a_path_that_names_no_file_is_refused() {
-    for path in ["", ":memory:"] {
-        let Err(error) = SqliteStore::open(path).await else { panic!("{path:?} is no file") };
-        assert!(matches!(error.kind(), ErrorKind::InvalidSetting { field: "path", .. }), "{error}");
-    }
+    let Err(error) = SqliteStore::open("").await else { panic!("nothing is no file") };
+    assert!(matches!(error.kind(), ErrorKind::InvalidSetting { field: "path", .. }), "{error}");
     let Err(error) = SqliteStore::open("a\0b").await else { panic!("a NUL is in no path") };
     assert!(matches!(error.kind(), ErrorKind::CannotOpen { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn the_path_memory_is_a_database_of_its_own_in_memory() {
+    for _ in 0..2 {
+        let store = SqliteStore::open(":memory:").await.unwrap();
+        let idem = Idem::new(store);
+        assert_eq!(idem.guarantees().durability, Durability::Process);
+        assert_eq!(idem.execute(&request("a"), nothing).await.unwrap(), Outcome::Created(()));
+    }
+    assert!(!std::path::Path::new(":memory:").exists());
 }
 
 #[tokio::test]

@@ -41,10 +41,5 @@ pub(super) async fn open(url: Url<'_>) -> Result<Arc<DynStore>, Error> {
             _ => return Err(unknown_option("sqlite", name, OPTIONS)),
         };
     }
-    let store = if url.path == ":memory:" {
-        builder.open_in_memory().await?
-    } else {
-        builder.open(&*url.path).await?
-    };
-    Ok(erase(store))
+    Ok(erase(builder.open(&*url.path).await?))
 }
