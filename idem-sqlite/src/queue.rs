@@ -331,6 +331,30 @@ mod tests {
     }
 
     #[test]
+    fn whoever_closes_second_waits_until_the_writer_is_let_go() {
+        /// A writer that takes as long to let go as the test says.
+        struct Slow(std::sync::mpsc::Receiver<()>);
+        impl Drop for Slow {
+            fn drop(&mut self) {
+                self.0.recv().expect("the test says when");
+            }
+        }
+        let (let_go, waits) = std::sync::mpsc::channel();
+        let queue: Arc<Queue<_, ()>> = Arc::new(Queue::new(Slow(waits), false));
+        let closing = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || queue.close(None))
+        };
+        while !queue.is_closed() {
+            thread::yield_now();
+        }
+        assert_eq!(queue.close(Some(Duration::from_millis(50))), Err(Waited));
+        let_go.send(()).unwrap();
+        assert_eq!(closing.join().unwrap(), Ok(()));
+        assert_eq!(queue.close(None), Ok(()));
+    }
+
+    #[test]
     fn closing_gives_up_when_told_to_and_stays_closed() {
         let queue = Queue::new("writer", false);
         let lead = queue.submit(1).unwrap().unwrap();

@@ -14,7 +14,10 @@ use std::{
 };
 
 use common::{nothing, opened, query, request};
-use idem_core::{Certainty, Error, ErrorKind, Idem, Outcome, consumer::Recorder};
+use idem_core::{
+    Certainty, Error, ErrorKind, Idem, Outcome,
+    consumer::{Marked, Recorder},
+};
 use idem_sqlite::{SqliteStore, SqliteTransaction, Synchronous};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -163,6 +166,34 @@ async fn a_foreign_lock_is_waited_for_up_to_the_timeout_and_nothing_is_done() {
     assert_eq!(replayed, Outcome::Replayed(()), "a replay needs no lock");
     foreign.execute_batch("COMMIT").unwrap();
     assert_eq!(idem.execute(&request("a"), nothing).await.unwrap(), Outcome::Created(()));
+}
+
+#[tokio::test]
+async fn what_has_nothing_to_write_needs_no_lock() {
+    for dedicated in [false, true] {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("store.db");
+        let builder = SqliteStore::builder()
+            .dedicated_writer(dedicated)
+            .busy_timeout(Duration::from_secs(60));
+        let idem = Idem::new(builder.open(&path).await.unwrap());
+        // So many new keys that the next calls lead without looking.
+        for number in 0..9 {
+            let outcome = idem.execute(&request(&number.to_string()), nothing).await.unwrap();
+            assert_eq!(outcome, Outcome::Created(()));
+        }
+        assert_eq!(idem.mark_processed("billing", "1").await.unwrap(), Marked::First);
+        let foreign = Connection::open(&path).unwrap();
+        foreign.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let start = Instant::now();
+        assert_eq!(idem.execute(&request("0"), nothing).await.unwrap(), Outcome::Replayed(()));
+        assert_eq!(idem.mark_processed("billing", "1").await.unwrap(), Marked::Again);
+        assert!(idem.is_processed("billing", "1").await.unwrap());
+        assert!(!idem.forget(request("absent").key()).await.unwrap());
+        assert!(idem.receipt(request("0").key()).await.unwrap().is_some());
+        assert!(start.elapsed() < Duration::from_secs(30), "nothing may wait for the lock");
+        foreign.execute_batch("COMMIT").unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -283,6 +283,22 @@ fn a_repeated_key_in_one_group_is_answered_after_the_commit_it_rests_on() {
 }
 
 #[test]
+fn a_replay_that_comes_first_takes_nobody_into_its_group() {
+    let bench = Bench::new();
+    let mut first = bench.insert(1);
+    bench.take_turns();
+    assert!(ran(&mut first));
+    let mut replay = bench.insert(1);
+    let mut neighbour = bench.insert(2);
+    let mut lead = bench.queue.lead().unwrap();
+    assert_eq!(turn(&mut lead, Wait::Yes), Turn::Done);
+    assert!(!ran(&mut replay), "it is answered before its neighbour runs");
+    assert!(neighbour.try_recv().is_err());
+    assert_eq!(turn(&mut lead, Wait::Yes), Turn::Done);
+    assert!(ran(&mut neighbour));
+}
+
+#[test]
 fn a_replay_does_not_outlive_the_group_that_it_rests_on() {
     let bench = Bench::new();
     let insert: Effect = |tx| Ok(tx.execute("INSERT INTO orders VALUES (1)", []).map(drop)?);

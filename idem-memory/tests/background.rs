@@ -1,0 +1,73 @@
+//! The background purge on a manual clock, and handlers whose own code panics in odd places.
+
+// Helpers of tests are no tests to the lint.
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use idem_core::{
+    BoxError, ErrorKind, Idem, Key, ManualClock, Outcome, Request, Timestamp,
+    consumer::{Handler, Recorder},
+};
+use idem_memory::MemoryStore;
+
+#[tokio::test]
+async fn the_first_interval_counts_from_the_call() {
+    let clock = ManualClock::at(Timestamp::from_millis(0));
+    let idem = Idem::new(MemoryStore::builder().clock(clock.clone()).build());
+    let brief = Request::new(Key::new("north", "order", "a").unwrap());
+    let brief = brief.retain(Duration::from_secs(1));
+    assert_eq!(idem.execute(&brief, |_| Ok(())).await.unwrap(), Outcome::Created(()));
+    let purger = idem.spawn_purge(Duration::from_secs(60), 10).unwrap();
+    // Once, and right away: whether the task has been polled yet must not matter.
+    clock.advance(Duration::from_secs(60));
+    let start = Instant::now();
+    while purger.removed() == 0 {
+        assert!(start.elapsed() < Duration::from_secs(20), "waited for the purge in vain");
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((purger.removed(), purger.failures()), (1, 0));
+}
+
+/// Panics when it is turned into what a handler fails with.
+struct Unspeakable;
+
+impl From<Unspeakable> for BoxError {
+    fn from(_: Unspeakable) -> Self {
+        panic!("it cannot be said")
+    }
+}
+
+/// A future that is done, and panics when it is dropped.
+struct Bomb;
+
+impl Future for Bomb {
+    type Output = Result<(), BoxError>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("it goes off")
+    }
+}
+
+#[tokio::test]
+async fn a_handlers_conversions_and_destructors_are_its_own_failure() {
+    let idem = Idem::new(MemoryStore::new());
+    let unspeakable = Handler::new(&idem, "billing", |()| async { Err::<(), _>(Unspeakable) });
+    let bomb = Handler::new(&idem, "billing", |()| Bomb);
+    for handled in [unspeakable.unwrap().handle("1", ()).await, bomb.unwrap().handle("1", ()).await]
+    {
+        let error = handled.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Handler), "{error:?}");
+    }
+    assert!(!idem.is_processed("billing", "1").await.unwrap());
+}
