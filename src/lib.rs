@@ -20,9 +20,9 @@ pub use open::open;
 /// What is needed to write a backend, and to step around the typed front.
 pub mod backend {
     pub use idem_core::{
-        Applied, BoxFuture, BoxStep, Change, Committed, Execute, Look, MISREAD_LIMIT, Optimistic,
-        Overlay, RACE_LIMIT, Step, Values, Verdict, decode_result, encode_result, holds, is_live,
-        judge, optimistic, run_step,
+        Applied, BoxFuture, BoxStep, Change, Committed, Draft, DraftToken, Execute, FETCH_LIMIT,
+        Look, MISREAD_LIMIT, Moment, Optimistic, Overlay, RACE_LIMIT, Step, Values, Verdict,
+        decode_result, encode_result, holds, is_live, judge, optimistic, run_step,
     };
 }
 

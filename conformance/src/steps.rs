@@ -11,20 +11,17 @@ use uuid::Uuid;
 /// How long [`claim`] holds a key.
 pub(crate) const LEASE: i64 = 30_000;
 
-/// The attempt that [`claim`] writes.
-pub(crate) const ATTEMPT: Uuid = Uuid::from_u128(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
-
 /// A lease so long.
 pub(crate) fn lease(millis: i64) -> Span {
     let millis = u64::try_from(millis).expect("a lease is not negative");
     Span::new("lease", Duration::from_millis(millis)).expect("a good lease")
 }
 
-/// The change that claims a request's key for [`LEASE`] milliseconds.
+/// The change that claims a request's key for [`LEASE`] milliseconds, by an attempt of its own.
 pub(crate) fn claim_of(request: &Request) -> Change {
     Change::Claim {
         fingerprint: request.fingerprint_value().copied(),
-        attempt: ATTEMPT,
+        attempt: Uuid::new_v4(),
         lease: lease(LEASE),
         retention: request.retention().expect("a good retention"),
     }
@@ -40,9 +37,14 @@ pub(crate) async fn claim<S: Store>(idem: &Idem<S>, request: &Request) -> Commit
 
 /// Claims a request's key, which must be free, and returns the token.
 pub(crate) async fn claimed<S: Store>(idem: &Idem<S>, request: &Request) -> Token {
+    token_of(Some(&claim_of_free(idem, request).await))
+}
+
+/// Claims a request's key, which must be free, and returns the claim.
+pub(crate) async fn claim_of_free<S: Store>(idem: &Idem<S>, request: &Request) -> Record {
     let committed = claim(idem, request).await;
     assert!(committed.ran, "{:?} must be free to be claimed", request.key());
-    token_of(committed.after.as_ref())
+    committed.after.expect("a claim leaves a record")
 }
 
 /// Asks for `change` on `key`, whatever is recorded.
@@ -71,8 +73,8 @@ pub(crate) fn token_of(record: Option<&Record>) -> Token {
     }
 }
 
-/// The record that [`claim`] must leave if it ran at `now`.
-pub(crate) fn claimed_record(request: &Request, token: Token, now: Timestamp) -> Record {
+/// What the claim of a request at `now` must be; its token and its attempt are its own.
+pub(crate) fn claimed_record(request: &Request, claim: &Record, now: Timestamp) -> Record {
     let retention = request.retention().expect("a good retention");
     let keep_until = match retention {
         Retention::For(span) => now.after(span),
@@ -81,9 +83,9 @@ pub(crate) fn claimed_record(request: &Request, token: Token, now: Timestamp) ->
     let until = now.after(lease(LEASE)).expect("a lease that the clock can hold");
     Record {
         fingerprint: request.fingerprint_value().copied(),
-        attempt: ATTEMPT,
+        attempt: claim.attempt,
         created_at: now,
-        state: State::Claimed { token, until, keep_until },
+        state: State::Claimed { token: token_of(Some(claim)), until, keep_until },
     }
 }
 

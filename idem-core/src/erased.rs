@@ -37,6 +37,10 @@ impl<Tx: Transaction + 'static> Step<Tx> for Portable {
         self.0.effectless()
     }
 
+    fn expected(&self) -> Option<&Record> {
+        self.0.expected()
+    }
+
     fn run(
         &mut self,
         tx: &mut Tx,

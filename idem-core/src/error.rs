@@ -94,8 +94,34 @@ pub enum ErrorKind {
         /// How often the effect ran.
         attempts: u32,
     },
+    /// The effect asked for a value that its transaction does not have yet. It is fetched, and the effect runs
+    /// again: pass this error on.
+    NotYetRead,
+    /// The effect asked for values that it had not asked for before, each time it ran.
+    TooManyReads {
+        /// How often it ran.
+        rounds: u32,
+    },
+    /// What one call writes is more than the store takes at once.
+    TooLarge {
+        /// How many bytes, or values, it would be.
+        size: usize,
+        /// The limit.
+        limit: usize,
+        /// Of what.
+        unit: &'static str,
+    },
     /// The store has no room left.
     Full,
+    /// No server answered in time, or none could be reached.
+    Unreachable {
+        /// How long the call tried.
+        waited: Duration,
+    },
+    /// The server takes no writes: it is a replica, or was made read-only.
+    ReadOnly,
+    /// The server refuses these credentials, or what they may do is too little.
+    Denied,
     /// The store was closed.
     Closed,
     /// The store cannot be opened.
@@ -105,9 +131,9 @@ pub enum ErrorKind {
         /// What is wrong and what to do.
         problem: String,
     },
-    /// The stored tables were made by a newer version of this library.
+    /// What is stored was made by a newer version of this library.
     SchemaNewer {
-        /// Where they are.
+        /// Where it is.
         location: String,
         /// The version found.
         found: i64,
@@ -165,6 +191,13 @@ impl Error {
     #[must_use]
     pub fn with_source(mut self, source: impl Into<BoxError>) -> Self {
         self.0.source = Some(source.into());
+        self
+    }
+
+    /// The same error, and what is certain of its call.
+    #[must_use]
+    pub fn with_certainty(mut self, certainty: Certainty) -> Self {
+        self.0.certainty = certainty;
         self
     }
 
@@ -259,15 +292,38 @@ impl fmt::Display for Error {
                 "what the effect read was changed by other calls, {attempts} times in a row: try again, \
                  and let the effect touch nothing but its transaction"
             ),
+            ErrorKind::NotYetRead => {
+                f.write_str("the value is fetched and the effect runs again: pass this error on")
+            }
+            ErrorKind::TooManyReads { rounds } => write!(
+                f,
+                "the effect asked for other values each of the {rounds} times it ran: let it read the same \
+                 names, and less of them"
+            ),
+            ErrorKind::TooLarge { size, limit, unit } => write!(
+                f,
+                "the call would write {size} {unit}, and the store takes {limit} at once: write less"
+            ),
             ErrorKind::Full => f.write_str("the store is full: make room, then try again"),
+            ErrorKind::Unreachable { waited } => write!(
+                f,
+                "no server answered within {waited:?}: see that it runs and can be reached, and try again"
+            ),
+            ErrorKind::ReadOnly => {
+                f.write_str("the server takes no writes: name its primary, or wait for the failover")
+            }
+            ErrorKind::Denied => f.write_str(
+                "the server refuses the credentials, or lets them do too little: see user, password and \
+                 permissions",
+            ),
             ErrorKind::Closed => f.write_str("the store was closed: open it again"),
             ErrorKind::CannotOpen { location, problem } => {
                 write!(f, "cannot open {location}: {problem}")
             }
             ErrorKind::SchemaNewer { location, found, supported } => write!(
                 f,
-                "the tables in {location} have version {found}, this library knows {supported} at \
-                 most: update the library"
+                "what is stored in {location} has version {found}, this library knows {supported} \
+                 at most: update the library"
             ),
             ErrorKind::Damaged { problem } => write!(f, "the stored data is damaged: {problem}"),
             ErrorKind::Unsupported(what) => write!(f, "this store cannot {what}"),

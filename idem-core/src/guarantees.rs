@@ -62,13 +62,15 @@ pub struct Guarantees {
     pub delays: Delays,
     /// Whether an effect may run more than once before one run commits.
     pub reruns: bool,
+    /// Whether a receipt's life counts from the commit, instead of the start of the run.
+    pub stamps_at_commit: bool,
     /// Whether [`crate::Store::list`] works.
     pub lists: bool,
 }
 
 impl Guarantees {
-    /// What a store promises; it goes by the local clock, delays nothing, may run effects again and can
-    /// list.
+    /// What a store promises; it goes by the local clock, delays nothing, may run effects again,
+    /// counts lives from the start of the run and can list.
     #[must_use]
     pub const fn new(durability: Durability, sharing: Sharing) -> Self {
         Self {
@@ -77,6 +79,7 @@ impl Guarantees {
             clock: ClockSource::Local,
             delays: Delays::Nothing,
             reruns: true,
+            stamps_at_commit: false,
             lists: true,
         }
     }
@@ -99,6 +102,13 @@ impl Guarantees {
     #[must_use]
     pub const fn reruns(mut self, reruns: bool) -> Self {
         self.reruns = reruns;
+        self
+    }
+
+    /// The same with lives that count from the commit, or from the start of the run.
+    #[must_use]
+    pub const fn stamps_at_commit(mut self, stamps_at_commit: bool) -> Self {
+        self.stamps_at_commit = stamps_at_commit;
         self
     }
 

@@ -10,6 +10,7 @@
 //! in a [`Transaction`] and commits its [`Change`]. [`judge`] decides what a record allows; the caller gets
 //! an [`Outcome`] or an [`Error`] with its [`Certainty`].
 
+mod codec;
 mod decision;
 mod erased;
 mod error;
@@ -37,6 +38,7 @@ pub mod runtime;
 pub mod testing;
 
 pub use crate::{
+    codec::{Draft, DraftToken, Moment},
     decision::{Verdict, holds, is_live, judge},
     erased::{DynStore, erase},
     error::{BoxError, Certainty, EffectError, Error, ErrorKind, Field},
@@ -45,7 +47,7 @@ pub use crate::{
     idem::Idem,
     json::{decode_result, encode_result},
     key::{Key, Kind, Space},
-    optimistic::{Applied, Look, MISREAD_LIMIT, Optimistic, RACE_LIMIT, optimistic},
+    optimistic::{Applied, FETCH_LIMIT, Look, MISREAD_LIMIT, Optimistic, RACE_LIMIT, optimistic},
     outcome::Outcome,
     overlay::{Overlay, Values},
     protocol::Execute,

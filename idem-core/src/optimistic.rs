@@ -12,6 +12,10 @@ pub const MISREAD_LIMIT: u32 = 32;
 /// or stands in its own way: its effect changes what it reads through a call of its own.
 pub const RACE_LIMIT: u32 = 1000;
 
+/// How often an effect runs without the values that it asks for, each of which is fetched for its next run,
+/// before its caller gets [`ErrorKind::TooManyReads`].
+pub const FETCH_LIMIT: u32 = 1000;
+
 /// What a store that commits by compare-and-set offers to [`optimistic`].
 ///
 /// Its atomic section is short and never runs an effect, so that a slow effect, or one that asks its own
@@ -25,6 +29,15 @@ pub trait Optimistic: Send + Sync {
 
     /// A transaction in which nothing has happened yet.
     fn begin(&self, key: &Key) -> Self::Transaction;
+
+    /// Whether the transaction was asked for values that it did not have, so that the next look must fetch
+    /// them and the step must run again, whatever it ended with.
+    ///
+    /// For a store whose transactions cannot read while an effect runs.
+    fn lacks(&self, transaction: &Self::Transaction) -> bool {
+        let _ = transaction;
+        false
+    }
 
     /// Commits `change` and the transaction's writes together, if the record and all that the
     /// transaction read are unchanged. Otherwise does nothing.
@@ -60,8 +73,13 @@ pub struct Look {
 /// What became of an attempt to commit.
 #[derive(Debug)]
 pub enum Applied {
-    /// It is committed, and this is the record now.
-    Committed(Option<Record>),
+    /// It is committed.
+    Committed {
+        /// The record now.
+        after: Option<Record>,
+        /// The time that stamped it: that of the look, unless the store stamps at the commit.
+        now: Timestamp,
+    },
     /// Something had changed, and nothing was written.
     Stale,
 }
@@ -81,18 +99,27 @@ pub async fn optimistic<O: Optimistic>(
     key: &Key,
     mut step: BoxStep<O::Transaction>,
 ) -> Result<Committed, Error> {
-    let mut misreads = 0;
-    for attempt in 1..=RACE_LIMIT {
+    let (mut races, mut misreads, mut fetches) = (0, 0, 0);
+    while races < RACE_LIMIT {
         let seen = store.look(key).await?;
         if !step.proceeds(seen.record.as_ref(), seen.now) {
             return Ok(Committed::kept(seen.record, seen.now));
         }
         let mut transaction = store.begin(key);
-        match run_step(&mut *step, &mut transaction, seen.record.as_ref(), seen.now) {
+        let ran = run_step(&mut *step, &mut transaction, seen.record.as_ref(), seen.now);
+        if store.lacks(&transaction) {
+            fetches += 1;
+            if fetches == FETCH_LIMIT {
+                return Err(Error::nothing_done(ErrorKind::TooManyReads { rounds: fetches }));
+            }
+            continue;
+        }
+        races += 1;
+        match ran {
             Ok(change) => {
                 let applied = store.commit(key, &seen, &transaction, change).await?;
-                if let Applied::Committed(after) = applied {
-                    return Ok(Committed::ran(seen.record, after, seen.now));
+                if let Applied::Committed { after, now } = applied {
+                    return Ok(Committed::ran(seen.record, after, now));
                 }
             }
             Err(error) => {
@@ -106,7 +133,7 @@ pub async fn optimistic<O: Optimistic>(
                 }
             }
         }
-        store.back_off(attempt).await;
+        store.back_off(races).await;
     }
     Err(Error::nothing_done(ErrorKind::Contended { attempts: RACE_LIMIT }))
 }

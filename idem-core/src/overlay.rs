@@ -3,43 +3,41 @@
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     fmt,
-    sync::Arc,
 };
 
 use bytes::Bytes;
 
-use crate::{Error, Space, Transaction};
+use crate::{Error, Transaction};
 
-/// Committed values, as an overlay reads them.
-pub trait Values: Send + Sync {
-    /// The committed value under `name` in `space`.
+/// Committed values under names, as an overlay reads them: those of one space, or of one tree.
+pub trait Values {
+    /// The committed value under `name`.
     ///
     /// # Errors
     /// Whatever keeps the store from reading.
-    fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error>;
+    fn value(&self, name: &[u8]) -> Result<Option<Bytes>, Error>;
 }
 
 /// Remembers what an effect read and buffers what it writes.
 ///
 /// Each value is read once, so that an effect sees one answer for one name however often it asks.
-pub struct Overlay {
-    space: Space,
-    committed: Arc<dyn Values>,
+pub struct Overlay<V> {
+    committed: V,
     reads: BTreeMap<Bytes, Option<Bytes>>,
     writes: BTreeMap<Bytes, Option<Bytes>>,
 }
 
-impl Overlay {
-    /// An empty overlay of `space`.
+impl<V> Overlay<V> {
+    /// An empty overlay of what is committed.
     #[must_use]
-    pub fn new(space: Space, committed: Arc<dyn Values>) -> Self {
-        Self { space, committed, reads: BTreeMap::new(), writes: BTreeMap::new() }
+    pub fn new(committed: V) -> Self {
+        Self { committed, reads: BTreeMap::new(), writes: BTreeMap::new() }
     }
 
-    /// The space that the effect reads and writes.
+    /// What is committed.
     #[must_use]
-    pub fn space(&self) -> &Space {
-        &self.space
+    pub fn committed(&self) -> &V {
+        &self.committed
     }
 
     /// What the effect read of the committed values: name and value, none for absent.
@@ -56,17 +54,16 @@ impl Overlay {
 }
 
 // Values may be secrets: not in a log.
-impl fmt::Debug for Overlay {
+impl<V> fmt::Debug for Overlay<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Overlay")
-            .field("space", &self.space)
             .field("reads", &self.reads.len())
             .field("writes", &self.writes.len())
             .finish_non_exhaustive()
     }
 }
 
-impl Transaction for Overlay {
+impl<V: Values + Send> Transaction for Overlay<V> {
     fn get(&mut self, name: &[u8]) -> Result<Option<Bytes>, Error> {
         if let Some(written) = self.writes.get(name) {
             return Ok(written.clone());
@@ -74,7 +71,7 @@ impl Transaction for Overlay {
         match self.reads.entry(Bytes::copy_from_slice(name)) {
             Entry::Occupied(read) => Ok(read.get().clone()),
             Entry::Vacant(unread) => {
-                let value = self.committed.value(&self.space, name);
+                let value = self.committed.value(name);
                 let value = value.map_err(Error::of_transaction)?;
                 Ok(unread.insert(value).clone())
             }
@@ -95,21 +92,21 @@ impl Transaction for Overlay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::cell::Cell;
 
     /// Answers every read with how many there were, except under the name `absent`.
     #[derive(Default)]
-    struct Counting(AtomicUsize);
+    struct Counting(Cell<usize>);
 
     impl Values for Counting {
-        fn value(&self, _: &Space, name: &[u8]) -> Result<Option<Bytes>, Error> {
-            let count = self.0.fetch_add(1, Ordering::SeqCst) + 1;
-            Ok((name != b"absent").then(|| count.to_string().into()))
+        fn value(&self, name: &[u8]) -> Result<Option<Bytes>, Error> {
+            self.0.set(self.0.get() + 1);
+            Ok((name != b"absent").then(|| self.0.get().to_string().into()))
         }
     }
 
-    fn overlay() -> Overlay {
-        Overlay::new(Space::tenant("t").unwrap(), Arc::new(Counting::default()))
+    fn overlay() -> Overlay<Counting> {
+        Overlay::new(Counting::default())
     }
 
     fn bytes(text: &'static str) -> Option<Bytes> {

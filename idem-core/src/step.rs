@@ -15,7 +15,8 @@ use crate::{Error, ErrorKind, Fingerprint, Record, Retention, Span, State, Times
 ///
 /// The steps are core's; a store runs them and knows nothing of what they mean.
 pub trait Step<Tx: ?Sized> {
-    /// Whether there is anything to run, given the record. Pure.
+    /// Whether there is anything to run, given the record. Pure; of the time it depends only on whether the
+    /// record [is live](crate::is_live).
     ///
     /// A store may ask this on a cheap snapshot: if the answer is no, there is nothing to write, and that
     /// record and time are the step's outcome.
@@ -25,6 +26,12 @@ pub trait Step<Tx: ?Sized> {
     /// the time, so that a store may skip reading and try on the record that it expects.
     fn effectless(&self) -> bool {
         false
+    }
+
+    /// The record that a step which is [`effectless`](Step::effectless) most likely finds: none for one
+    /// that wants a free key, its own claim for one of a lease's holder.
+    fn expected(&self) -> Option<&Record> {
+        None
     }
 
     /// Runs inside the transaction, on the record that [`Step::proceeds`] accepted.

@@ -122,6 +122,11 @@ impl Inner {
         Ok(())
     }
 
+    fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error> {
+        self.check_open()?;
+        Ok(self.shards.value(space, name))
+    }
+
     fn next_token(&self, now: Timestamp) -> Token {
         let mut last = self.last_token.lock();
         let next = Token::next(*last, now);
@@ -134,12 +139,13 @@ impl Inner {
         &self,
         key: &Key,
         seen: &Look,
-        overlay: &Overlay,
+        overlay: &Overlay<InSpace>,
         change: Change,
     ) -> Result<Applied, Error> {
         let read = overlay.reads().map(|(name, _)| name);
         let written = overlay.writes().map(|(name, _)| name);
-        let mut section = self.shards.lock(key, overlay.space(), read.chain(written));
+        let space = &overlay.committed().space;
+        let mut section = self.shards.lock(key, space, read.chain(written));
         // Under the lock, so that closing, which takes the locks as well, waits for what is under way.
         self.check_open()?;
         if !is_unchanged(&mut section, key, seen, overlay) {
@@ -149,20 +155,31 @@ impl Inner {
         let token = || Ok(self.next_token(seen.now));
         let after = change.stamp(seen.record.as_ref(), seen.now, token)?;
         let writes: Vec<_> = overlay.writes().collect();
-        section.apply(key, after.clone(), overlay.space(), writes.iter().copied())?;
-        Ok(Applied::Committed(after))
+        section.apply(key, after.clone(), space, writes.iter().copied())?;
+        Ok(Applied::Committed { after, now: seen.now })
     }
 }
 
-fn is_unchanged(section: &mut Locked<'_>, key: &Key, seen: &Look, overlay: &Overlay) -> bool {
+fn is_unchanged(
+    section: &mut Locked<'_>,
+    key: &Key,
+    seen: &Look,
+    overlay: &Overlay<InSpace>,
+) -> bool {
+    let space = &overlay.committed().space;
     section.record(key) == seen.record.as_ref()
-        && overlay.reads().all(|(name, value)| section.value(overlay.space(), name) == value)
+        && overlay.reads().all(|(name, value)| section.value(space, name) == value)
 }
 
-impl Values for Inner {
-    fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error> {
-        self.check_open()?;
-        Ok(self.shards.value(space, name))
+/// The committed values of one space.
+pub(crate) struct InSpace {
+    store: Arc<Inner>,
+    space: Space,
+}
+
+impl Values for InSpace {
+    fn value(&self, name: &[u8]) -> Result<Option<Bytes>, Error> {
+        self.store.value(&self.space, name)
     }
 }
 
@@ -179,7 +196,7 @@ impl Optimistic for Attempts<'_> {
     }
 
     fn begin(&self, key: &Key) -> MemoryTransaction {
-        MemoryTransaction(Overlay::new(key.space(), Arc::clone(self.0) as _))
+        MemoryTransaction(Overlay::new(InSpace { store: Arc::clone(self.0), space: key.space() }))
     }
 
     async fn commit(
@@ -206,7 +223,7 @@ impl Optimistic for Attempts<'_> {
         MemoryTransaction(overlay): &MemoryTransaction,
     ) -> Result<bool, Error> {
         let names = overlay.reads().map(|(name, _)| name);
-        let mut section = self.0.shards.lock(key, overlay.space(), names);
+        let mut section = self.0.shards.lock(key, &overlay.committed().space, names);
         Ok(is_unchanged(&mut section, key, seen, overlay))
     }
 
@@ -246,7 +263,7 @@ impl Store for MemoryStore {
     }
 
     async fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error> {
-        Values::value(&*self.0, space, name)
+        self.0.value(space, name)
     }
 
     async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {

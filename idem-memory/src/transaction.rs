@@ -3,11 +3,13 @@
 use bytes::Bytes;
 use idem_core::{Error, Overlay, Transaction};
 
+use crate::store::InSpace;
+
 /// The store's transaction, as an effect sees it: its own writes over what is committed.
 ///
 /// Only the store can make one, so that an effect cannot put another in its place.
 #[derive(Debug)]
-pub struct MemoryTransaction(pub(crate) Overlay);
+pub struct MemoryTransaction(pub(crate) Overlay<InSpace>);
 
 impl Transaction for MemoryTransaction {
     fn get(&mut self, name: &[u8]) -> Result<Option<Bytes>, Error> {

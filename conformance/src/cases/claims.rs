@@ -16,7 +16,7 @@ use crate::{
     Fixture,
     callers::within,
     setup::{Runs, START, Setup, add, kept, kept_for, key, request, start_plus},
-    steps::{LEASE, change, claim, claimed, claimed_record, token_of},
+    steps::{LEASE, change, claim, claim_of_free, claimed, claimed_record, token_of},
 };
 
 /// 60, 74. A live claim: in progress until its end, for another fingerprint a conflict, and nothing runs.
@@ -64,16 +64,16 @@ pub async fn a_claim_holds_until_its_last_millisecond<F: Fixture>() {
 /// 63. A claim that takes over an ended one shows the claim before it, and has a larger token.
 pub async fn a_taken_over_claim_is_shown_and_its_token_is_smaller<F: Fixture>() {
     let setup = Setup::<F>::new().await;
-    let first = claimed(&setup.idem, &request("a", "p")).await;
+    let before = claim_of_free(&setup.idem, &request("a", "p")).await;
+    let first = token_of(Some(&before));
     setup.clock.set(start_plus(LEASE));
     let second = claim(&setup.idem, &request("a", "q")).await;
-    let before = claimed_record(&request("a", "p"), first, START);
     assert!(second.ran, "an ended claim must be taken over, for another fingerprint too");
     assert_eq!((second.before, second.now), (Some(before), start_plus(LEASE)));
     let token = token_of(second.after.as_ref());
     assert!(token > first, "a takeover needs a larger token: {token} after {first}");
-    let after = claimed_record(&request("a", "q"), token, start_plus(LEASE));
-    assert_eq!(second.after, Some(after.clone()));
+    let after = second.after.expect("a claim leaves a record");
+    assert_eq!(after, claimed_record(&request("a", "q"), &after, start_plus(LEASE)));
     assert_eq!(kept_for(setup.idem.store(), &key("a")).await, Some(after));
 }
 
@@ -209,11 +209,11 @@ pub async fn tokens_grow_strictly<F: Fixture>() {
 /// 66. Tokens grow strictly, and claims stay, over closing and opening again. Needs `reopen`.
 pub async fn tokens_and_claims_survive_reopening<F: Fixture>() {
     let setup = Setup::<F>::new().await;
-    let first = claimed(&setup.idem, &request("a", "p")).await;
+    let expected = claim_of_free(&setup.idem, &request("a", "p")).await;
+    let first = token_of(Some(&expected));
     let gone = claimed(&setup.idem, &request("gone", "p")).await;
     change(&setup.idem, &key("gone"), Change::Remove).await.unwrap();
     let setup = setup.reopened().await;
-    let expected = claimed_record(&request("a", "p"), first, START);
     assert_eq!(kept(setup.idem.store(), 10).await, [(key("a"), expected)]);
     let until = start_plus(LEASE);
     assert_eq!(setup.add(&request("a", "p"), "count").await, Outcome::InProgress { until });

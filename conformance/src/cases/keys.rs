@@ -10,7 +10,7 @@ use idem_core::{
 use crate::{
     Fixture,
     setup::{Runs, START, Setup, add, kept, key, request, request_for, start_plus},
-    steps::{LEASE, claim, claimed, claimed_record},
+    steps::{LEASE, claim, claim_of_free, claimed},
 };
 
 /// Texts that something between a caller and an engine may take for another, or for something to obey.
@@ -329,10 +329,10 @@ pub async fn a_fingerprint_is_kept_exactly<F: Fixture>() {
         let request = asking(&key, fingerprint);
         let other = asking(&key, Some(Fingerprint::of_bytes("other")));
         setup.clock.set(START);
-        let token = claimed(&setup.idem, &other).await;
+        let claim_of_other = claim_of_free(&setup.idem, &other).await;
         setup.clock.set(start_plus(LEASE));
         let taken = claim(&fresh, &request).await;
-        assert_eq!(taken.before, Some(claimed_record(&other, token, START)));
+        assert_eq!(taken.before, Some(claim_of_other));
         let taken = taken.after.and_then(|record| record.fingerprint);
         assert_eq!(taken, fingerprint, "a takeover has its own fingerprint");
         setup.clock.set(start_plus(2 * LEASE));

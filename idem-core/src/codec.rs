@@ -1,0 +1,473 @@
+//! A record as bytes, for the stores that keep bytes.
+//!
+//! ```text
+//! 1 6b2f0c11 1700000000123 1700000060123 - - completed <attempt> <fingerprint>\n<result>
+//! ```
+//!
+//! One line of text, the head, then the result as it is. The head has the version of this form, a checksum,
+//! the stamp (when the run or claim started; when the receipt expires or the lease ends; until when an ended
+//! lease is kept; the token), the state, the attempt's id and the fingerprint, both in hexadecimal. What is
+//! absent is a `-`.
+//!
+//! The checksum begins as the CRC-32 (IEEE 802.3) of all that follows the stamp, and goes on over the bytes
+//! of the stamp as `checksum * 31 + byte` modulo 2^32: so a server that stamps a record needs to see neither
+//! the rest nor more than exact integers, and any one damaged byte still shows.
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use crate::{
+    Change, Error, ErrorKind, Fingerprint, Record, Retention, Span, State, Timestamp, Token,
+};
+
+/// The version of the form that this library writes.
+const VERSION: i64 = 1;
+
+const COMPLETED: &str = "completed";
+const CLAIMED: &str = "claimed";
+
+impl Record {
+    /// The record as bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.to_head();
+        bytes.extend(self.result());
+        bytes
+    }
+
+    /// The part of [`Record::to_bytes`] before the result: no two records that a key ever had share it.
+    #[must_use]
+    pub fn to_head(&self) -> Vec<u8> {
+        let rest = Rest::of(self);
+        let stamp = self.stamp().map(|field| field.unwrap_or_else(|| "-".to_string())).join(" ");
+        let checksum = checksum(rest.checksum(), &stamp);
+        format!("{VERSION} {checksum:08x} {stamp} {}", rest.line).into_bytes()
+    }
+
+    /// The record of these bytes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Damaged`] if [`Record::to_bytes`] cannot have made them;
+    /// [`ErrorKind::SchemaNewer`] if a newer version of this library has.
+    pub fn from_bytes(bytes: &Bytes) -> Result<Self, Error> {
+        let record = parse(bytes)?.ok_or_else(|| damaged(bytes.len()))?;
+        // What reads back as itself is in the one form, and its checksum is right.
+        if bytes.starts_with(&record.to_head()) { Ok(record) } else { Err(damaged(bytes.len())) }
+    }
+
+    fn stamp(&self) -> [Option<String>; 4] {
+        let millis = |time: Timestamp| time.as_millis().to_string();
+        let created_at = Some(millis(self.created_at));
+        match self.state {
+            State::Claimed { token, until, keep_until } => {
+                [created_at, Some(millis(until)), keep_until.map(millis), Some(token.to_string())]
+            }
+            State::Completed { expires_at, .. } => [created_at, expires_at.map(millis), None, None],
+        }
+    }
+
+    fn result(&self) -> &[u8] {
+        match &self.state {
+            State::Completed { result, .. } => result,
+            State::Claimed { .. } => &[],
+        }
+    }
+}
+
+/// What follows the stamp.
+struct Rest<'r> {
+    line: String,
+    result: &'r [u8],
+}
+
+impl<'r> Rest<'r> {
+    fn of(record: &'r Record) -> Self {
+        let state = match record.state {
+            State::Completed { .. } => COMPLETED,
+            State::Claimed { .. } => CLAIMED,
+        };
+        Self::new(state, record.attempt, record.fingerprint, record.result())
+    }
+
+    fn new(state: &str, attempt: Uuid, fingerprint: Option<Fingerprint>, result: &'r [u8]) -> Self {
+        let fingerprint = fingerprint.map_or("-".to_string(), |given| hex(&given.to_bytes()));
+        Self { line: format!("{state} {} {fingerprint}\n", attempt.simple()), result }
+    }
+
+    fn checksum(&self) -> u32 {
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(self.line.as_bytes());
+        crc.update(self.result);
+        crc.finalize()
+    }
+}
+
+fn checksum(rest: u32, stamp: &str) -> u32 {
+    stamp.bytes().fold(rest, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn damaged(length: usize) -> Error {
+    let problem = format!("a record of {length} bytes cannot be what this library wrote");
+    Error::nothing_done(ErrorKind::Damaged { problem })
+}
+
+/// Reads what may be a record; nobody has looked at the checksum yet.
+fn parse(bytes: &Bytes) -> Result<Option<Record>, Error> {
+    let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
+    let (head, result) = (bytes.slice(..end), bytes.slice(end + 1..));
+    let Some((version, head)) = std::str::from_utf8(&head).ok().and_then(|h| h.split_once(' '))
+    else {
+        return Ok(None);
+    };
+    match version.parse() {
+        Ok(VERSION) => Ok(parse_fields(head, result)),
+        Ok(found) if found > VERSION => {
+            let location = "a record".to_string();
+            let kind = ErrorKind::SchemaNewer { location, found, supported: VERSION };
+            Err(Error::nothing_done(kind))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn parse_fields(head: &str, result: Bytes) -> Option<Record> {
+    let mut fields = head.split(' ');
+    let _checksum = fields.next()?;
+    let mut time = || -> Option<Option<Timestamp>> {
+        match fields.next()? {
+            "-" => Some(None),
+            millis => millis.parse().ok().map(Timestamp::from_millis).map(Some),
+        }
+    };
+    let (created_at, ends_at, keep_until) = (time()??, time()?, time()?);
+    let token = fields.next()?;
+    let state = match fields.next()? {
+        COMPLETED => State::Completed { result, expires_at: ends_at },
+        CLAIMED if result.is_empty() => State::Claimed {
+            token: token.parse().ok().and_then(Token::from_u64)?,
+            until: ends_at?,
+            keep_until,
+        },
+        _ => return None,
+    };
+    let attempt = Uuid::try_parse(fields.next()?).ok()?;
+    let fingerprint = match fields.next()? {
+        "-" => None,
+        digits => Some(Fingerprint::from_bytes(&unhex(digits)?)?),
+    };
+    fields.next().is_none().then_some(Record { fingerprint, attempt, created_at, state })
+}
+
+fn unhex(digits: &str) -> Option<Vec<u8>> {
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    digits.as_bytes().chunks(2).map(byte).collect()
+}
+
+/// A record that a server stamps when it commits, for a store that changes a record without reading the time
+/// or the last token first.
+///
+/// The bytes of the record are `1 {checksum} {created_at} {ends_at} {keep_until} {token} {rest}`, with `-` for
+/// what is absent, and the checksum in eight hexadecimal digits: they are the [`Record::to_bytes`] of what
+/// [`Change::stamp`] makes at the server's time and with its token.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Draft {
+    /// When the run or the claim starts.
+    pub created_at: Moment,
+    /// When the receipt expires, or the lease ends.
+    pub ends_at: Moment,
+    /// Until when the record of an ended lease is kept.
+    pub keep_until: Moment,
+    /// The token of a lease.
+    pub token: DraftToken,
+    /// What follows the stamp.
+    pub rest: Bytes,
+    /// What the checksum is before it goes on over the bytes of the stamp, `{created_at} {ends_at}
+    /// {keep_until} {token}`: for each, `checksum * 31 + byte` modulo 2^32.
+    pub checksum: u32,
+}
+
+// A result may be a secret: not in a log.
+impl std::fmt::Debug for Draft {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Draft")
+            .field("created_at", &self.created_at)
+            .field("ends_at", &self.ends_at)
+            .field("keep_until", &self.keep_until)
+            .field("token", &self.token)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A time of a [`Draft`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// Never.
+    Never,
+    /// That instant.
+    At(Timestamp),
+    /// The instant of the commit.
+    Now,
+    /// So long after the instant of the commit.
+    In(Span),
+}
+
+/// The token of a [`Draft`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DraftToken {
+    /// The record is no lease.
+    None,
+    /// The lease keeps its token.
+    Kept(Token),
+    /// The lease gets the next one.
+    Next,
+}
+
+impl Change {
+    /// The record after this change, for a server to stamp; none if there is none.
+    #[must_use]
+    pub fn draft(&self, before: Option<&Record>) -> Option<Draft> {
+        let retained = |retention: &Retention| match *retention {
+            Retention::For(span) => Moment::In(span),
+            Retention::Forever => Moment::Never,
+        };
+        let draft = |[created_at, ends_at, keep_until]: [Moment; 3], token, rest: Rest<'_>| {
+            let checksum = rest.checksum();
+            let rest = [rest.line.as_bytes(), rest.result].concat().into();
+            Draft { created_at, ends_at, keep_until, token, rest, checksum }
+        };
+        match self {
+            Self::Remove => None,
+            Self::Keep => before.map(|record| kept(record, draft)),
+            Self::Extend { lease } => before.map(|record| {
+                let mut draft = kept(record, draft);
+                if matches!(record.state, State::Claimed { .. }) {
+                    draft.ends_at = Moment::In(*lease);
+                }
+                draft
+            }),
+            Self::Claim { fingerprint, attempt, lease, retention } => {
+                let times = [Moment::Now, Moment::In(*lease), retained(retention)];
+                let rest = Rest::new(CLAIMED, *attempt, *fingerprint, &[]);
+                Some(draft(times, DraftToken::Next, rest))
+            }
+            Self::Complete { fingerprint, attempt, result, retention } => {
+                let times = [Moment::Now, retained(retention), Moment::Never];
+                let rest = Rest::new(COMPLETED, *attempt, *fingerprint, result);
+                Some(draft(times, DraftToken::None, rest))
+            }
+        }
+    }
+}
+
+fn kept(record: &Record, draft: impl FnOnce([Moment; 3], DraftToken, Rest<'_>) -> Draft) -> Draft {
+    let at = |time: Option<Timestamp>| time.map_or(Moment::Never, Moment::At);
+    let created_at = Moment::At(record.created_at);
+    let (times, token) = match record.state {
+        State::Claimed { token, until, keep_until } => {
+            ([created_at, Moment::At(until), at(keep_until)], DraftToken::Kept(token))
+        }
+        State::Completed { expires_at, .. } => {
+            ([created_at, at(expires_at), Moment::Never], DraftToken::None)
+        }
+    };
+    draft(times, token, Rest::of(record))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    fn token(token: u64) -> Token {
+        Token::from_u64(token).unwrap()
+    }
+
+    fn record(fingerprint: Option<Fingerprint>, state: State) -> Record {
+        let attempt = Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff);
+        Record { fingerprint, attempt, created_at: at(1_700_000_000_123), state }
+    }
+
+    fn completed(result: &'static [u8], expires_at: Option<i64>) -> State {
+        let result = Bytes::from_static(result);
+        State::Completed { result, expires_at: expires_at.map(at) }
+    }
+
+    /// The checksums were computed by another implementation (Python's zlib.crc32 and integers).
+    #[test]
+    fn the_form_is_pinned() {
+        let fingerprint = Fingerprint::of_bytes("p");
+        let golden = [
+            (
+                record(Some(fingerprint), completed(b"{\"id\":7}", Some(1_700_000_060_123))),
+                format!(
+                    "1 119c8b94 1700000000123 1700000060123 - - completed \
+                     00112233445566778899aabbccddeeff {}\n{{\"id\":7}}",
+                    hex(&fingerprint.to_bytes())
+                ),
+            ),
+            (
+                record(None, completed(b"", None)),
+                "1 2a8b06a6 1700000000123 - - - completed \
+                 00112233445566778899aabbccddeeff -\n"
+                    .to_string(),
+            ),
+            (
+                record(
+                    None,
+                    State::Claimed { token: Token::MAX, until: at(-5), keep_until: Some(at(0)) },
+                ),
+                "1 0ca14270 1700000000123 -5 0 9223372036854775807 claimed \
+                 00112233445566778899aabbccddeeff -\n"
+                    .to_string(),
+            ),
+        ];
+        for (record, bytes) in golden {
+            assert_eq!(String::from_utf8(record.to_bytes()).unwrap(), bytes);
+            assert_eq!(Record::from_bytes(&Bytes::from(bytes)).unwrap(), record);
+        }
+    }
+
+    fn any_record() -> impl Strategy<Value = Record> {
+        let time = || any::<i64>().prop_map(at);
+        let completed =
+            (any::<Vec<u8>>(), proptest::option::of(time())).prop_map(|(result, expires_at)| {
+                State::Completed { result: result.into(), expires_at }
+            });
+        let claimed = (0..=Token::MAX.as_u64(), time(), proptest::option::of(time())).prop_map(
+            |(number, until, keep_until)| State::Claimed {
+                token: token(number),
+                until,
+                keep_until,
+            },
+        );
+        let fingerprint = proptest::option::of(any::<u64>());
+        (fingerprint, any::<u128>(), time(), prop_oneof![completed, claimed]).prop_map(
+            |(parameters, attempt, created_at, state)| Record {
+                fingerprint: parameters.map(|given| Fingerprint::of_bytes(given.to_be_bytes())),
+                attempt: Uuid::from_u128(attempt),
+                created_at,
+                state,
+            },
+        )
+    }
+
+    fn is_damaged(bytes: Vec<u8>) -> bool {
+        match Record::from_bytes(&bytes.into()) {
+            Err(error) => {
+                matches!(error.kind(), ErrorKind::Damaged { .. } | ErrorKind::SchemaNewer { .. })
+            }
+            Ok(_) => false,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_give_the_record_back(record in any_record()) {
+            let bytes = Bytes::from(record.to_bytes());
+            prop_assert!(bytes.starts_with(&record.to_head()));
+            prop_assert_eq!(Record::from_bytes(&bytes).unwrap(), record);
+        }
+
+        #[test]
+        fn no_byte_can_change_unnoticed(record in any_record(), place: prop::sample::Index, other in 1..=255_u8) {
+            let mut bytes = record.to_bytes();
+            let place = place.index(bytes.len());
+            bytes[place] ^= other;
+            prop_assert!(is_damaged(bytes));
+        }
+
+        #[test]
+        fn no_end_can_go_missing(record in any_record(), length: prop::sample::Index) {
+            let mut bytes = record.to_bytes();
+            bytes.truncate(length.index(bytes.len()));
+            prop_assert!(is_damaged(bytes));
+        }
+
+        #[test]
+        fn what_is_no_record_is_never_a_panic(bytes: Vec<u8>) {
+            prop_assert!(is_damaged(bytes));
+        }
+    }
+
+    #[test]
+    fn a_newer_form_is_told_apart_from_damage() {
+        let newer = Bytes::from_static(b"2 whatever\n");
+        let error = Record::from_bytes(&newer).unwrap_err();
+        assert!(
+            matches!(error.kind(), ErrorKind::SchemaNewer { found: 2, supported: 1, .. }),
+            "{error:?}"
+        );
+    }
+
+    #[test]
+    fn other_spellings_of_one_record_are_damaged() {
+        let record = record(None, completed(b"r", Some(7)));
+        let text = String::from_utf8(record.to_bytes()).unwrap();
+        for (from, to) in [(" 7 ", " 07 "), (" 7 ", " +7 "), ("aabb", "AABB"), ("- -", "- 3")] {
+            let other = text.replace(from, to);
+            assert_ne!(other, text, "{from}");
+            assert!(is_damaged(other.into_bytes()), "{to}");
+        }
+    }
+
+    /// Stamps a draft as a server would.
+    fn stamped(draft: &Draft, now: i64, next: u64) -> Vec<u8> {
+        let time = |moment| match moment {
+            Moment::Never => "-".to_string(),
+            Moment::At(time) => time.as_millis().to_string(),
+            Moment::Now => now.to_string(),
+            Moment::In(span) => (now + span.as_millis()).to_string(),
+        };
+        let token = match draft.token {
+            DraftToken::None => "-".to_string(),
+            DraftToken::Kept(token) => token.to_string(),
+            DraftToken::Next => next.to_string(),
+        };
+        let times = [draft.created_at, draft.ends_at, draft.keep_until].map(time).join(" ");
+        let stamp = format!("{times} {token}");
+        let head = format!("1 {:08x} {stamp} ", checksum(draft.checksum, &stamp));
+        [head.as_bytes(), &draft.rest].concat()
+    }
+
+    #[test]
+    fn a_stamped_draft_is_the_stamped_change() {
+        let span = |millis| Span::new("lease", std::time::Duration::from_millis(millis)).unwrap();
+        let (fingerprint, attempt) = (Some(Fingerprint::of_bytes("p")), Uuid::from_u128(3));
+        let claim = |retention| Change::Claim { fingerprint, attempt, lease: span(10), retention };
+        let complete = |retention| {
+            let result = Bytes::from_static(b"\x00\n\xff");
+            Change::Complete { fingerprint, attempt, result, retention }
+        };
+        let changes = [
+            Change::Keep,
+            Change::Remove,
+            claim(Retention::For(span(70))),
+            claim(Retention::Forever),
+            Change::Extend { lease: span(500) },
+            complete(Retention::For(span(1))),
+            complete(Retention::Forever),
+        ];
+        let until = at(9);
+        let befores = [
+            None,
+            Some(record(None, completed(b"old", Some(5)))),
+            Some(record(fingerprint, State::Claimed { token: token(4), until, keep_until: None })),
+        ];
+        for (change, before) in
+            changes.iter().flat_map(|change| befores.iter().map(move |before| (change, before)))
+        {
+            let after = change.clone().stamp(before.as_ref(), at(7), || Ok(token(5))).unwrap();
+            let draft = change.draft(before.as_ref());
+            let bytes = draft.map(|draft| stamped(&draft, 7, 5));
+            assert_eq!(bytes, after.map(|after| after.to_bytes()), "{change:?} on {before:?}");
+        }
+    }
+}
