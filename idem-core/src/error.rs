@@ -106,8 +106,8 @@ pub enum ErrorKind {
     TooLarge {
         /// How many bytes, or values, it would be.
         size: usize,
-        /// The limit.
-        limit: usize,
+        /// The limit, if it is known.
+        limit: Option<usize>,
         /// Of what.
         unit: &'static str,
     },
@@ -300,9 +300,14 @@ impl fmt::Display for Error {
                 "the effect asked for other values each of the {rounds} times it ran: let it read the same \
                  names, and less of them"
             ),
-            ErrorKind::TooLarge { size, limit, unit } => write!(
+            ErrorKind::TooLarge { size, limit: Some(limit), unit } => write!(
                 f,
-                "the call would write {size} {unit}, and the store takes {limit} at once: write less"
+                "the call would send {size} {unit}, and the store takes {limit} at once: write less"
+            ),
+            ErrorKind::TooLarge { size, limit: None, unit } => write!(
+                f,
+                "the call would send {size} {unit}, and the store does not take so many at once: write \
+                 less, or raise its limit"
             ),
             ErrorKind::Full => f.write_str("the store is full: make room, then try again"),
             ErrorKind::Unreachable { waited } => write!(

@@ -1,0 +1,121 @@
+//! What a failed command means: whether it may have run, whether to try again, what a caller is told.
+
+use std::time::Duration;
+
+use idem_core::{Certainty, Error, ErrorKind};
+use redis::{ErrorKind as DriverKind, RedisError};
+
+/// How a command ended without an answer.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) cause: RedisError,
+    pub(crate) meaning: Meaning,
+}
+
+/// What a failure means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// It did not run: there was no connection.
+    NotSent,
+    /// It may have run, or may run yet: the connection broke, or no answer came in time.
+    Lost,
+    /// It did not run, and may a little later.
+    Wait,
+    /// It did not run: this server takes no writes. Another connection may lead to one that does.
+    ReadOnly,
+    /// It did not run, and will not.
+    Refused,
+    /// It did not run: the server does not know the script.
+    NoScript,
+}
+
+impl Failure {
+    /// A failure to connect.
+    pub(crate) fn to_connect(cause: RedisError) -> Self {
+        let meaning = match meaning(&cause) {
+            Meaning::Lost => Meaning::NotSent,
+            meaning => meaning,
+        };
+        Self { cause, meaning }
+    }
+
+    /// A failure of a command that was sent.
+    pub(crate) fn of_command(cause: RedisError) -> Self {
+        let meaning = meaning(&cause);
+        Self { cause, meaning }
+    }
+
+    /// An answer that is none to what was asked: the connection hands them to the wrong commands.
+    pub(crate) fn misunderstood() -> Self {
+        let cause = (DriverKind::Parse, "the answer is none to what was asked").into();
+        Self { cause, meaning: Meaning::Lost }
+    }
+
+    /// Whether an argument was more than the server takes; it then closes the connection besides.
+    pub(crate) fn is_too_large(&self) -> bool {
+        let says = self.cause.detail().unwrap_or_default();
+        self.cause.code() == Some("ERR") && says.contains("Protocol error: invalid bulk length")
+    }
+
+    /// Whether to try again.
+    pub(crate) fn may_pass(&self) -> bool {
+        !matches!(self.meaning, Meaning::Refused | Meaning::NoScript)
+    }
+
+    /// What the caller is told who has waited this long, with nothing done by any command of the call.
+    pub(crate) fn into_error(self, waited: Duration) -> Error {
+        let kind = match self.meaning {
+            Meaning::NotSent | Meaning::Lost => ErrorKind::Unreachable { waited },
+            Meaning::Wait => ErrorKind::Busy { waited },
+            Meaning::ReadOnly => ErrorKind::ReadOnly,
+            Meaning::Refused | Meaning::NoScript => refusal(&self.cause),
+        };
+        let certainty = match self.meaning {
+            Meaning::Lost => Certainty::Unknown,
+            _ => Certainty::NothingDone,
+        };
+        Error::new(kind, certainty).with_source(self.cause)
+    }
+}
+
+fn meaning(cause: &RedisError) -> Meaning {
+    match cause.code() {
+        Some("NOSCRIPT") => return Meaning::NoScript,
+        Some("READONLY") => return Meaning::ReadOnly,
+        Some(
+            "LOADING" | "BUSY" | "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" | "NOREPLICAS"
+            | "UNBLOCKED",
+        ) => return Meaning::Wait,
+        Some(_) => return Meaning::Refused,
+        None => {}
+    }
+    match cause.kind() {
+        // An answer that cannot be read says no more than none.
+        DriverKind::Io | DriverKind::Parse | DriverKind::ClusterConnectionNotFound => Meaning::Lost,
+        _ => Meaning::Refused,
+    }
+}
+
+/// Why the server, or the driver, will not do it.
+fn refusal(cause: &RedisError) -> ErrorKind {
+    match cause.code() {
+        Some("OOM") => ErrorKind::Full,
+        Some("NOAUTH" | "WRONGPASS" | "NOPERM") => ErrorKind::Denied,
+        Some("WRONGTYPE") => ErrorKind::Damaged {
+            problem: "a key under the prefix holds another type: another program writes there, \
+                      give each a prefix of its own"
+                .to_string(),
+        },
+        Some("MOVED" | "ASK") => ErrorKind::InvalidSetting {
+            field: "URL",
+            problem: "the server is part of a cluster: name it by `redis+cluster://`".to_string(),
+        },
+        _ if cause.kind() == DriverKind::AuthenticationFailed => ErrorKind::Denied,
+        _ => ErrorKind::Store,
+    }
+}
+
+/// What an answer that this library's script cannot have given means.
+pub(crate) fn damaged(problem: impl Into<String>) -> Error {
+    Error::nothing_done(ErrorKind::Damaged { problem: problem.into() })
+}

@@ -1,0 +1,119 @@
+//! What all handles of a store share.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use idem_core::{Clock, Error, ErrorKind, Record, Span, Timestamp};
+use redis::Cmd;
+use tokio::sync::{RwLock, RwLockReadGuard};
+use uuid::Uuid;
+
+use crate::{
+    failure::{Failure, damaged},
+    link::Link,
+    names::Prefix,
+    reentry,
+    script::{self, Applied, Commit, LOOK, Seen},
+    server_time::ServerTime,
+};
+
+pub(crate) struct Inner {
+    pub(crate) link: Link,
+    pub(crate) prefix: Prefix,
+    /// Whose clock decides, if it is not the server's.
+    pub(crate) clock: Option<Box<dyn Clock>>,
+    pub(crate) server_time: ServerTime,
+    pub(crate) speculative: bool,
+    /// How long after a record may be purged the server removes it by itself.
+    pub(crate) grace: Span,
+    pub(crate) id: Uuid,
+    pub(crate) nonces: AtomicU64,
+    /// Whether the store is closed. Calls hold it for reading, so that closing waits for them.
+    pub(crate) closed: RwLock<bool>,
+}
+
+impl Inner {
+    /// Enters a call, unless the store is closed or the call comes from an effect of its own.
+    pub(crate) async fn enter(&self) -> Result<RwLockReadGuard<'_, bool>, Error> {
+        reentry::check(self.id)?;
+        let closed = self.closed.read().await;
+        if *closed { Err(Error::nothing_done(ErrorKind::Closed)) } else { Ok(closed) }
+    }
+
+    /// The time by the clock that decides, as far as it is known without asking.
+    pub(crate) fn estimated_now(&self) -> Timestamp {
+        self.clock.as_ref().map_or_else(|| self.server_time.now(), |clock| clock.now())
+    }
+
+    /// The time by the clock that decides, when the server said `now`.
+    pub(crate) fn decided_now(&self, now: Timestamp) -> Timestamp {
+        self.clock.as_ref().map_or(now, |clock| clock.now())
+    }
+
+    /// When records that may be purged are removed by the server: under its own clock alone.
+    pub(crate) fn grace(&self) -> Option<Span> {
+        self.clock.is_none().then_some(self.grace)
+    }
+
+    /// Reads a record and values, once.
+    pub(crate) async fn look(&self, record: &[u8], values: &[Vec<u8>]) -> Result<Seen, Failure> {
+        let nonce = self.next_nonce();
+        let fill = |command: &mut Cmd| {
+            command.arg(1 + values.len()).arg(record).arg(values).arg(nonce);
+        };
+        let answer = self.link.eval(&LOOK, fill).await?;
+        let seen = script::seen(answer, nonce, values.len());
+        let seen = seen.ok_or_else(|| self.link.misunderstood())?;
+        self.server_time.learn(seen.now);
+        Ok(seen)
+    }
+
+    /// As [`Inner::look`], until it works or there is no use in it.
+    pub(crate) async fn look_patiently(
+        &self,
+        record: &[u8],
+        values: &[Vec<u8>],
+    ) -> Result<Seen, Error> {
+        let mut patience = self.link.patience();
+        loop {
+            match self.look(record, values).await {
+                Ok(seen) => return Ok(seen),
+                Err(failure) => patience.bear_reading(failure).await?,
+            }
+        }
+    }
+
+    /// Sends a commit, once.
+    pub(crate) async fn apply(&self, commit: &Commit<'_>) -> Result<Applied, Failure> {
+        let nonce = self.next_nonce();
+        // Nobody waits for it any longer than this.
+        let patience = self.link.timeouts().response.as_millis();
+        let patience = i64::try_from(patience).unwrap_or(i64::MAX);
+        let now = self.server_time.now().as_millis();
+        let not_after = Timestamp::from_millis(now.saturating_add(patience));
+        let fill = |command: &mut Cmd| commit.fill(nonce, not_after, command);
+        let answer = self.link.eval(commit.script(), fill).await?;
+        let applied = script::applied(answer, nonce).ok_or_else(|| self.link.misunderstood())?;
+        if let Some(now) = applied.now() {
+            self.server_time.learn(now);
+        }
+        Ok(applied)
+    }
+
+    fn next_nonce(&self) -> u64 {
+        self.nonces.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// The record in what lies under its name.
+pub(crate) fn decode(stored: Option<Bytes>, name: &[u8]) -> Result<Option<Record>, Error> {
+    let Some(stored) = stored else { return Ok(None) };
+    Record::from_bytes(&stored).map(Some).map_err(|error| match error.kind() {
+        ErrorKind::Damaged { problem } => damaged(format!(
+            "{problem}, under {:?}: restore it, or delete that key to have it run anew",
+            String::from_utf8_lossy(name)
+        ))
+        .with_source(error),
+        _ => error,
+    })
+}

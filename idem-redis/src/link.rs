@@ -1,0 +1,228 @@
+//! One connection, shared by all callers, and another one after it breaks.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    time::{Duration, Instant},
+};
+
+use idem_core::{Certainty, Error};
+use parking_lot::RwLock;
+use redis::{
+    Cmd, ErrorKind as DriverKind, RedisError, Value,
+    aio::{ConnectionLike, MultiplexedConnection},
+};
+use tokio::{runtime::Handle, sync::Mutex, time::sleep};
+
+use crate::{
+    failure::{Failure, Meaning},
+    script::Script,
+    target::Target,
+};
+
+/// How long a call waits for what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    /// For a connection.
+    pub(crate) connection: Duration,
+    /// For the answer to one command; and, after a first failure, for things to get better.
+    pub(crate) response: Duration,
+}
+
+/// A connection that is opened again when it breaks.
+pub(crate) struct Link {
+    target: Target,
+    timeouts: Timeouts,
+    current: RwLock<Option<Numbered>>,
+    /// How many connections there have been. Locked while one is opened, so that one caller opens it for all.
+    opened: Mutex<u64>,
+}
+
+#[derive(Clone)]
+struct Numbered {
+    number: u64,
+    wire: Wire,
+}
+
+/// A connection of the driver's; a clone shares it.
+#[derive(Clone)]
+pub(crate) enum Wire {
+    Single(MultiplexedConnection),
+    #[cfg(feature = "cluster")]
+    Cluster(redis::cluster_async::ClusterConnection),
+}
+
+impl Wire {
+    async fn send(self, command: &Cmd) -> Result<Value, RedisError> {
+        match self {
+            Self::Single(mut connection) => connection.req_packed_command(command).await,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(mut connection) => connection.req_packed_command(command).await,
+        }
+    }
+
+    /// To one server of a cluster.
+    async fn send_to(self, host: &str, port: u16, command: &Cmd) -> Result<Value, RedisError> {
+        match self {
+            #[cfg(feature = "cluster")]
+            Self::Cluster(mut connection) => {
+                use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
+                let node = SingleNodeRoutingInfo::ByAddress { host: host.to_string(), port };
+                let routing = RoutingInfo::SingleNode(node);
+                connection.route_command(command.clone(), routing).await
+            }
+            single => {
+                let _ = (host, port);
+                single.send(command).await
+            }
+        }
+    }
+}
+
+impl Link {
+    pub(crate) fn new(target: Target, timeouts: Timeouts) -> Self {
+        Self { target, timeouts, current: RwLock::new(None), opened: Mutex::new(0) }
+    }
+
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        self.timeouts
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.target.is_cluster()
+    }
+
+    /// Whether the driver may send a command again by itself.
+    pub(crate) fn resends(&self) -> bool {
+        self.is_cluster()
+    }
+
+    /// Sends a command, once, and waits for its answer.
+    ///
+    /// # Cancel safety
+    /// The command may run; its answer goes to nobody.
+    pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
+        let Numbered { number, wire } = self.connected().await?;
+        wire.send(command).await.map_err(|cause| self.failed(number, cause))
+    }
+
+    /// Runs a script, by its digest where the server knows it.
+    pub(crate) async fn eval(
+        &self,
+        script: &Script,
+        fill: impl Fn(&mut Cmd),
+    ) -> Result<Value, Failure> {
+        let mut command = redis::cmd("EVALSHA");
+        fill(command.arg(script.digest()));
+        match self.send(&command).await {
+            Err(failure) if failure.meaning == Meaning::NoScript => {
+                let mut command = redis::cmd("EVAL");
+                fill(command.arg(script.source()));
+                self.send(&command).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Sends a command, once, to one server of a cluster.
+    pub(crate) async fn send_to(
+        &self,
+        host: &str,
+        port: u16,
+        command: &Cmd,
+    ) -> Result<Value, Failure> {
+        let Numbered { number, wire } = self.connected().await?;
+        wire.send_to(host, port, command).await.map_err(|cause| self.failed(number, cause))
+    }
+
+    /// Lets go of the connection; the next command opens another.
+    pub(crate) fn disconnect(&self) {
+        *self.current.write() = None;
+    }
+
+    /// Lets go of a connection that hands answers to the wrong commands.
+    pub(crate) fn misunderstood(&self) -> Failure {
+        self.disconnect();
+        Failure::misunderstood()
+    }
+
+    fn failed(&self, number: u64, cause: RedisError) -> Failure {
+        let failure = Failure::of_command(cause);
+        // After a lost answer a connection may hand its answers to the wrong commands, and one to a server
+        // that takes no writes leads nowhere.
+        if matches!(failure.meaning, Meaning::Lost | Meaning::ReadOnly) {
+            let mut current = self.current.write();
+            if current.as_ref().is_some_and(|current| current.number == number) {
+                *current = None;
+            }
+        }
+        failure
+    }
+
+    async fn connected(&self) -> Result<Numbered, Failure> {
+        if let Some(current) = &*self.current.read() {
+            return Ok(current.clone());
+        }
+        if Handle::try_current().is_err() {
+            let cause = (DriverKind::InvalidClientConfig, "call it within a tokio runtime");
+            return Err(Failure::to_connect(cause.into()));
+        }
+        let mut opened = self.opened.lock().await;
+        if let Some(current) = &*self.current.read() {
+            return Ok(current.clone());
+        }
+        let wire = self.target.connect().await.map_err(Failure::to_connect)?;
+        *opened += 1;
+        let current = Numbered { number: *opened, wire };
+        *self.current.write() = Some(current.clone());
+        Ok(current)
+    }
+
+    /// How a call that has just begun bears failures.
+    pub(crate) fn patience(&self) -> Patience {
+        Patience {
+            started: Instant::now(),
+            give_up: None,
+            delay: Duration::from_millis(4),
+            response: self.timeouts.response,
+        }
+    }
+}
+
+/// How a call bears failures that may pass: it waits between tries, longer each time, and gives up when a
+/// response timeout has passed since the first.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    started: Instant,
+    give_up: Option<Instant>,
+    delay: Duration,
+    response: Duration,
+}
+
+impl Patience {
+    const LONGEST: Duration = Duration::from_millis(250);
+
+    /// Waits a little, or says that there is no use in it.
+    pub(crate) async fn bear(&mut self, failure: Failure) -> Result<(), Error> {
+        let now = Instant::now();
+        let give_up = *self.give_up.get_or_insert(now + self.response);
+        if !failure.may_pass() || now >= give_up {
+            return Err(failure.into_error(self.started.elapsed()));
+        }
+        sleep(self.next_delay().min(give_up - now)).await;
+        Ok(())
+    }
+
+    /// As [`Patience::bear`], for a command that does nothing, whether it ran or not.
+    pub(crate) async fn bear_reading(&mut self, failure: Failure) -> Result<(), Error> {
+        let nothing_done = |error: Error| error.with_certainty(Certainty::NothingDone);
+        self.bear(failure).await.map_err(nothing_done)
+    }
+
+    /// Half of the delay, and a random part of the other half, so that callers do not come in step.
+    fn next_delay(&mut self) -> Duration {
+        let delay = self.delay;
+        self.delay = (2 * delay).min(Self::LONGEST);
+        let share = RandomState::new().hash_one(()) % 1000;
+        delay / 2 + delay.mul_f64(share as f64 / 2000.0)
+    }
+}

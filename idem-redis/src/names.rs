@@ -1,0 +1,186 @@
+//! Under which keys of the server everything lies.
+//!
+//! ```text
+//! idem:{tnorth}:r:9:web-order:intent-a     the record of ("north", "web-order", "intent-a")
+//! idem:{cbilling}:r:0::event-7             the record of an event of the consumer "billing"
+//! idem:{tnorth}:v:balance                  the value that effects of the tenant "north" know as "balance"
+//! idem:{tnorth}:token                      the tenant's last fencing token
+//! ```
+//!
+//! What stands in braces decides the hash slot (the specification of Redis Cluster, "Hash tags"), so a
+//! tenant's keys share one. A brace in its name would end the tag early: braces and percent signs are escaped.
+//! The number is the operation's length in bytes, so that no separator can be mistaken.
+
+use idem_core::{Error, ErrorKind, Key, Kind, Space};
+
+/// The prefix of every key that a store uses.
+#[derive(Clone, Debug)]
+pub(crate) struct Prefix(String);
+
+impl Prefix {
+    pub(crate) fn new(prefix: &str) -> Result<Self, Error> {
+        let problem = if prefix.is_empty() || prefix.len() > Key::MAX_PART {
+            "give 1 to 255 bytes"
+        } else if prefix.contains(['{', '}']) {
+            "a brace would decide the hash slot: leave it out"
+        } else if prefix.chars().any(char::is_control) {
+            "it holds a control character: leave it out"
+        } else {
+            return Ok(Self(prefix.to_string()));
+        };
+        let kind = ErrorKind::InvalidSetting { field: "prefix", problem: problem.to_string() };
+        Err(Error::nothing_done(kind))
+    }
+
+    /// What is before the names of everything of one tenant or consumer.
+    fn of(&self, kind: Kind, owner: &str) -> String {
+        format!("{}:{{{}{}}}", self.0, tag(kind), escape(owner))
+    }
+
+    pub(crate) fn record(&self, key: &Key) -> Vec<u8> {
+        let owner = self.of(key.kind(), key.tenant());
+        let (operation, request) = (key.operation(), key.request());
+        format!("{owner}:r:{}:{operation}:{request}", operation.len()).into_bytes()
+    }
+
+    pub(crate) fn token(&self, key: &Key) -> Vec<u8> {
+        format!("{}:token", self.of(key.kind(), key.tenant())).into_bytes()
+    }
+
+    pub(crate) fn value(&self, space: &Space, name: &[u8]) -> Vec<u8> {
+        let mut value = self.of(space.kind(), space.owner()).into_bytes();
+        value.extend(b":v:");
+        value.extend(name);
+        value
+    }
+
+    /// The pattern of SCAN that every record's name matches, and some other names may.
+    pub(crate) fn records(&self) -> String {
+        let mut pattern = String::new();
+        for letter in self.0.chars() {
+            if matches!(letter, '*' | '?' | '[' | ']' | '\\' | '^') {
+                pattern.push('\\');
+            }
+            pattern.push(letter);
+        }
+        pattern + ":{*}:r:*"
+    }
+
+    /// The key whose record lies under `name`; none if that is no record's name.
+    pub(crate) fn key(&self, name: &[u8]) -> Option<Key> {
+        let name = std::str::from_utf8(name).ok()?;
+        let (owner, rest) = name.strip_prefix(&self.0)?.strip_prefix(":{")?.split_once('}')?;
+        let (length, parts) = rest.strip_prefix(":r:")?.split_once(':')?;
+        let (operation, request) = parts.split_at_checked(length.parse().ok()?)?;
+        let (kind, owner) = match owner.split_at_checked(1)? {
+            ("t", tenant) => (Kind::Request, tenant),
+            ("c", consumer) => (Kind::Event, consumer),
+            _ => return None,
+        };
+        let key = Key::from_parts(kind, &unescape(owner)?, operation, request.strip_prefix(':')?);
+        key.ok().filter(|key| self.record(key) == name.as_bytes())
+    }
+}
+
+fn tag(kind: Kind) -> char {
+    match kind {
+        Kind::Request => 't',
+        Kind::Event => 'c',
+    }
+}
+
+fn escape(owner: &str) -> String {
+    owner.replace('%', "%25").replace('{', "%7B").replace('}', "%7D")
+}
+
+fn unescape(owner: &str) -> Option<String> {
+    let mut parts = owner.split('%');
+    let mut text = parts.next()?.to_string();
+    for part in parts {
+        let (escape, rest) = part.split_at_checked(2)?;
+        text.push(match escape {
+            "25" => '%',
+            "7B" => '{',
+            "7D" => '}',
+            _ => return None,
+        });
+        text.push_str(rest);
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix() -> Prefix {
+        Prefix::new("idem").unwrap()
+    }
+
+    fn text(name: Vec<u8>) -> String {
+        String::from_utf8(name).unwrap()
+    }
+
+    #[test]
+    fn names_are_pinned() {
+        let key = Key::new("north", "web-order", "intent-a").unwrap();
+        assert_eq!(text(prefix().record(&key)), "idem:{tnorth}:r:9:web-order:intent-a");
+        assert_eq!(text(prefix().token(&key)), "idem:{tnorth}:token");
+        assert_eq!(text(prefix().value(&key.space(), b"a:b")), "idem:{tnorth}:v:a:b");
+        let event = Key::event("billing", "event-7").unwrap();
+        assert_eq!(text(prefix().record(&event)), "idem:{cbilling}:r:0::event-7");
+    }
+
+    #[test]
+    fn every_name_gives_its_key_back() {
+        let keys = [
+            Key::new("", "o", "k"),
+            Key::new("a}b{c%7B%", "o:2:x", ":r:1:x:"),
+            Key::new("ténant", "opération", "clé"),
+            Key::new("t", "op", "}:r:2:op:k"),
+            Key::event("t", "e"),
+            Key::event("{}", "0::e"),
+        ];
+        for key in keys.map(Result::unwrap) {
+            assert_eq!(prefix().key(&prefix().record(&key)), Some(key));
+        }
+    }
+
+    #[test]
+    fn what_is_no_records_name_gives_none() {
+        let others = [
+            "idem:{tnorth}:v:x:r:1:o:k",
+            "idem:{tnorth}:token",
+            "other:{tnorth}:r:1:o:k",
+            "idem:{xnorth}:r:1:o:k",
+            "idem:{tnorth}:r:01:o:k",
+            "idem:{tnorth}:r:9:o:k",
+            "idem:{tnorth}:r:1:ok",
+            "idem:{t%7b}:r:1:o:k",
+            "idem:{t%}:r:1:o:k",
+            "idem:{cnorth}:r:1:o:k",
+            "idem:{tnorth}:r:0::k",
+        ];
+        for name in others {
+            assert_eq!(prefix().key(name.as_bytes()), None, "{name}");
+        }
+        assert_eq!(prefix().key(b"idem:{tnorth}:r:1:o:\xff"), None);
+    }
+
+    #[test]
+    fn a_pattern_matches_its_prefix_alone() {
+        assert_eq!(Prefix::new("a*b?[c]\\").unwrap().records(), "a\\*b\\?\\[c\\]\\\\:{*}:r:*");
+    }
+
+    #[test]
+    fn a_prefix_that_would_break_the_names_is_refused() {
+        for bad in ["", "a{", "}", "a\nb", &"p".repeat(256)] {
+            let error = Prefix::new(bad).unwrap_err();
+            assert!(
+                matches!(error.kind(), ErrorKind::InvalidSetting { field: "prefix", .. }),
+                "{error:?}"
+            );
+        }
+        assert!(Prefix::new(&"p".repeat(255)).is_ok());
+    }
+}

@@ -1,0 +1,108 @@
+//! What the server says of itself.
+
+use idem_core::{Error, ErrorKind, Timestamp};
+use redis::{Cmd, FromRedisValue};
+
+use crate::{failure::Failure, link::Link};
+
+/// The oldest major version whose scripts can say what must be checked before they run.
+const OLDEST: u32 = 7;
+
+/// What endangers receipts; see [`RedisStore::check`](crate::RedisStore::check).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Hazard {
+    /// The server removes keys when its memory is full: live receipts too. Set `maxmemory-policy noeviction`.
+    Evicts {
+        /// The policy that it has.
+        policy: String,
+    },
+    /// Nothing survives the server's process. Set `appendonly yes`.
+    NotPersistent,
+    /// A crash loses what came after the last snapshot. Set `appendonly yes`.
+    SnapshotsOnly,
+    /// A crash of the machine loses what came after the last sync. `appendfsync always` loses nothing.
+    LateSync {
+        /// When the server syncs its log.
+        appendfsync: String,
+    },
+    /// This server is a replica: it takes no writes, and has what its primary had a while ago.
+    Replica,
+    /// The server would not tell its configuration, so that this is only what its statistics show.
+    Unknown {
+        /// The setting that could not be read.
+        setting: &'static str,
+    },
+}
+
+/// Asks for the version and the time.
+pub(crate) async fn check_version(link: &Link) -> Result<Timestamp, Error> {
+    let info: String = ask(link, redis::cmd("INFO").arg("server")).await?;
+    let version = field(&info, "redis_version").unwrap_or_default();
+    let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+    if major.is_none_or(|major| major < OLDEST) {
+        let problem = format!("it has version `{version}`: Redis {OLDEST} or later is needed");
+        let kind = ErrorKind::CannotOpen { location: "the Redis server".to_string(), problem };
+        return Err(Error::nothing_done(kind));
+    }
+    let (seconds, micros): (i64, i64) = ask(link, &redis::cmd("TIME")).await?;
+    Ok(Timestamp::from_millis(seconds * 1000 + micros / 1000))
+}
+
+pub(crate) async fn hazards(link: &Link) -> Result<Vec<Hazard>, Error> {
+    let mut hazards = Vec::new();
+    let info: String = ask(link, &redis::cmd("INFO")).await?;
+    if field(&info, "role") == Some("slave") {
+        hazards.push(Hazard::Replica);
+    }
+    match field(&info, "maxmemory_policy") {
+        Some("noeviction") => {}
+        Some(policy) => hazards.push(Hazard::Evicts { policy: policy.to_string() }),
+        None => hazards.push(Hazard::Unknown { setting: "maxmemory-policy" }),
+    }
+    let appends = field(&info, "aof_enabled") == Some("1");
+    let asked = if appends { "appendfsync" } else { "save" };
+    match (setting(link, asked).await?, appends) {
+        (None, _) => hazards.push(Hazard::Unknown { setting: asked }),
+        (Some(appendfsync), true) if appendfsync != "always" => {
+            hazards.push(Hazard::LateSync { appendfsync });
+        }
+        (Some(_), true) => {}
+        (Some(save), false) if save.is_empty() => hazards.push(Hazard::NotPersistent),
+        (Some(_), false) => hazards.push(Hazard::SnapshotsOnly),
+    }
+    Ok(hazards)
+}
+
+/// A setting of the server's; none if it does not let us see it.
+async fn setting(link: &Link, name: &str) -> Result<Option<String>, Error> {
+    let answer: Result<Vec<String>, Error> =
+        ask(link, redis::cmd("CONFIG").arg("GET").arg(name)).await;
+    match answer {
+        Ok(pair) => Ok(pair.into_iter().nth(1)),
+        // Managed servers rename the command away, or forbid it.
+        Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Store) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+async fn ask<T: FromRedisValue>(link: &Link, command: &Cmd) -> Result<T, Error> {
+    let mut patience = link.patience();
+    let answer = loop {
+        match link.send(command).await {
+            Ok(answer) => break answer,
+            Err(failure) => patience.bear_reading(failure).await?,
+        }
+    };
+    redis::from_redis_value(answer).map_err(|error| {
+        let cause = redis::RedisError::from(error);
+        Failure::of_command(cause)
+            .into_error(std::time::Duration::ZERO)
+            .with_certainty(idem_core::Certainty::NothingDone)
+    })
+}
+
+/// The value of a field in the text of INFO.
+fn field<'i>(info: &'i str, name: &str) -> Option<&'i str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+}

@@ -1,0 +1,165 @@
+//! The store: how to transact on a Redis server.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use idem_core::{
+    BoxFuture, BoxStep, ClockSource, Committed, Cursor, Durability, Error, Guarantees, Key, Page,
+    Purged, Record, Sharing, Space, State, Step, Store, SystemClock, Timestamp, optimistic,
+    runtime,
+};
+
+use crate::{
+    Hazard, RedisBuilder, RedisTransaction,
+    attempt::{Assumption, Call},
+    inner::Inner,
+    reentry::{self, Marked},
+    server, sweep,
+};
+
+/// A store on a Redis server or cluster. A clone shares the connection.
+///
+/// Guarantees: what a commit survives is what the server is configured for, see [`RedisStore::check`]; all who
+/// reach the server share the data, and go by its clock; a slow effect delays nobody but who waits for its
+/// thread; effects may run again; it can list. With
+/// [`speculative`](RedisBuilder::speculative) a receipt's life counts from the commit.
+///
+/// Its calls need a tokio runtime with timers and I/O. The connection lives in the runtime of the call that
+/// opened it; when that runtime ends, another call opens another. An effect that asks its own store is
+/// answered with [`ErrorKind::Reentrant`](idem_core::ErrorKind::Reentrant).
+#[derive(Clone)]
+pub struct RedisStore(Arc<Inner>);
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore").finish_non_exhaustive()
+    }
+}
+
+impl RedisStore {
+    pub(crate) fn new(inner: Inner) -> Self {
+        Self(Arc::new(inner))
+    }
+
+    /// Opens a store with the options that there are unless told; see [`RedisBuilder::open`].
+    ///
+    /// # Errors
+    /// As [`RedisBuilder::open`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future opens nothing.
+    pub async fn open(url: &str) -> Result<Self, Error> {
+        Self::builder().open(url).await
+    }
+
+    /// Options to open a store with.
+    pub fn builder() -> RedisBuilder {
+        RedisBuilder::default()
+    }
+
+    /// What endangers receipts on this server, as it is configured now. In a cluster, one server is asked.
+    ///
+    /// Besides, a primary that fails can lose writes that it acknowledged, since replicas follow it with a delay
+    /// (the Redis docs, "Replication"): that is no setting, and not listed.
+    ///
+    /// # Errors
+    /// The server's own.
+    pub async fn check(&self) -> Result<Vec<Hazard>, Error> {
+        let _open = self.0.enter().await?;
+        server::hazards(&self.0.link).await
+    }
+}
+
+impl Inner {
+    /// The record that a step may be tried on before anything is read.
+    fn assume(&self, step: &dyn Step<RedisTransaction>) -> Option<Assumption> {
+        let record = step.expected().cloned();
+        if !step.effectless() && !(self.speculative && record.is_none()) {
+            return None;
+        }
+        let now = self.estimated_now();
+        if self.clock.is_some() {
+            let proceeds = step.proceeds(record.as_ref(), now);
+            return proceeds.then_some(Assumption { record, live_until: None });
+        }
+        // The time of the commit is not known yet: on a record that ends, the step may be bound to its life.
+        let end = record.as_ref().and_then(ends_at);
+        let proceeds = |at| step.proceeds(record.as_ref(), at);
+        let live_until = match end {
+            None => return proceeds(now).then_some(Assumption { record, live_until: None }),
+            Some(end) if !proceeds(before(end)) => return None,
+            Some(end) => (!proceeds(end)).then_some(end),
+        };
+        Some(Assumption { record, live_until })
+    }
+}
+
+/// When a record stops being live.
+fn ends_at(record: &Record) -> Option<Timestamp> {
+    match record.state {
+        State::Claimed { until, .. } => Some(until),
+        State::Completed { expires_at, .. } => expires_at,
+    }
+}
+
+fn before(end: Timestamp) -> Timestamp {
+    Timestamp::from_millis(end.as_millis().saturating_sub(1))
+}
+
+#[async_trait]
+impl Store for RedisStore {
+    type Transaction = RedisTransaction;
+
+    async fn transact(
+        &self,
+        key: &Key,
+        step: BoxStep<RedisTransaction>,
+    ) -> Result<Committed, Error> {
+        let _open = self.0.enter().await?;
+        let call = Call::new(&self.0, key, self.0.assume(&*step));
+        let step = Box::new(Marked { store: self.0.id, step });
+        optimistic(&call, key, step).await.map_err(|error| call.doubted(error))
+    }
+
+    async fn purge(&self, limit: usize) -> Result<Purged, Error> {
+        let _open = self.0.enter().await?;
+        sweep::purge(&self.0, limit).await
+    }
+
+    async fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error> {
+        let _open = self.0.enter().await?;
+        let name = self.0.prefix.value(space, name);
+        Ok(self.0.look_patiently(&name, &[]).await?.record)
+    }
+
+    async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
+        let _open = self.0.enter().await?;
+        sweep::list(&self.0, after, limit).await
+    }
+
+    async fn close(&self) -> Result<(), Error> {
+        reentry::check(self.0.id)?;
+        *self.0.closed.write().await = true;
+        self.0.link.disconnect();
+        Ok(())
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        let clock = if self.0.clock.is_some() { ClockSource::Local } else { ClockSource::Server };
+        Guarantees::new(Durability::AsServer, Sharing::Network)
+            .clock(clock)
+            .stamps_at_commit(self.0.speculative)
+    }
+
+    fn detach(&self, task: BoxFuture<()>) {
+        runtime::detach(task);
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<()> {
+        match &self.0.clock {
+            Some(clock) => runtime::sleep(&**clock, duration),
+            None => runtime::sleep(&SystemClock, duration),
+        }
+    }
+}

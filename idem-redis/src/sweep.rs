@@ -1,0 +1,262 @@
+//! Going through all records: listing and purging.
+//!
+//! SCAN returns every key that was there all along, in no order and in batches that it sizes itself; a key may
+//! come twice while the server moves its table (the Redis docs, "SCAN guarantees").
+
+use std::collections::BTreeSet;
+
+use futures_util::future::join_all;
+use idem_core::{Cursor, Error, ErrorKind, Key, Page, Purged, Record, Timestamp};
+
+use crate::{
+    failure::Meaning,
+    inner::{Inner, decode},
+    nodes::{self, Node},
+    script::{Applied, Commit},
+};
+
+/// How many keys a SCAN is asked to look at. More of them hold up the server for longer.
+const BATCH: usize = 500;
+
+/// How many records are looked at at once.
+const AT_ONCE: usize = 128;
+
+/// Where a sweep is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The node that is being scanned.
+    node: Node,
+    /// Where its next batch begins.
+    scan: u64,
+    /// The names of the last batch that are still to be looked at.
+    left: Vec<Vec<u8>>,
+    /// Whether the last batch was the node's last.
+    is_last: bool,
+}
+
+impl Place {
+    fn start_of(node: Node) -> Self {
+        Self { node, scan: 0, left: Vec::new(), is_last: false }
+    }
+
+    fn to_cursor(&self) -> Cursor {
+        let head = format!("{}\n{}\n{}\n", self.node, self.scan, u8::from(self.is_last));
+        let mut bytes = head.into_bytes();
+        for name in &self.left {
+            // No server takes a key as long as this could not count.
+            bytes.extend(u32::try_from(name.len()).unwrap_or(u32::MAX).to_be_bytes());
+            bytes.extend(name);
+        }
+        Cursor(bytes.into())
+    }
+
+    fn of_cursor(cursor: &Cursor) -> Result<Self, Error> {
+        let place = || {
+            let mut parts = cursor.0.splitn(4, |byte| *byte == b'\n');
+            let mut text = || std::str::from_utf8(parts.next()?).ok();
+            let node = Node::parse(text()?)?;
+            let scan = text()?.parse().ok()?;
+            let is_last = text()? == "1";
+            let mut names = parts.next()?;
+            let mut left = Vec::new();
+            while !names.is_empty() {
+                let (length, rest) = names.split_first_chunk::<4>()?;
+                let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+                let (name, rest) = rest.split_at_checked(length)?;
+                left.push(name.to_vec());
+                names = rest;
+            }
+            Some(Self { node, scan, left, is_last })
+        };
+        place().ok_or_else(|| bad_cursor("it is none of this store's: pass on a page's `next`"))
+    }
+}
+
+fn bad_cursor(problem: &str) -> Error {
+    let kind = ErrorKind::InvalidSetting { field: "cursor", problem: problem.to_string() };
+    Error::nothing_done(kind)
+}
+
+/// A walk over the names of all records.
+struct Sweep<'s> {
+    store: &'s Inner,
+    nodes: Vec<Node>,
+    place: Option<Place>,
+}
+
+impl<'s> Sweep<'s> {
+    async fn start(store: &'s Inner, from: Option<&Cursor>) -> Result<Self, Error> {
+        let nodes = nodes::of(&store.link).await?;
+        let place = match from {
+            None => nodes.first().cloned().map(Place::start_of),
+            Some(cursor) => {
+                let place = Place::of_cursor(cursor)?;
+                if !nodes.contains(&place.node) {
+                    return Err(bad_cursor("the cluster's nodes have changed: begin anew"));
+                }
+                Some(place)
+            }
+        };
+        Ok(Self { store, nodes, place })
+    }
+
+    /// The next name; none at the end.
+    async fn next(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        while let Some(place) = &mut self.place {
+            if let Some(name) = place.left.pop() {
+                return Ok(Some(name));
+            }
+            if place.is_last {
+                let node = self.nodes.iter().find(|node| **node > place.node);
+                self.place = node.cloned().map(Place::start_of);
+                continue;
+            }
+            let (scan, names) = scan(self.store, &place.node, place.scan).await?;
+            place.scan = scan;
+            place.is_last = scan == 0;
+            place.left = names;
+        }
+        Ok(None)
+    }
+
+    /// The next names, at most so many and at most [`AT_ONCE`]; nothing at the end.
+    async fn take(&mut self, most: usize) -> Result<Vec<Vec<u8>>, Error> {
+        let mut names = Vec::new();
+        while names.len() < most.min(AT_ONCE)
+            && let Some(name) = self.next().await?
+        {
+            names.push(name);
+        }
+        Ok(names)
+    }
+
+    fn into_cursor(self) -> Option<Cursor> {
+        self.place.map(|place| place.to_cursor())
+    }
+}
+
+/// One batch: where the next begins, 0 after the last, and the names of records in this one.
+async fn scan(store: &Inner, node: &Node, from: u64) -> Result<(u64, Vec<Vec<u8>>), Error> {
+    let mut command = redis::cmd("SCAN");
+    command.arg(from).arg("MATCH").arg(store.prefix.records()).arg("COUNT").arg(BATCH);
+    let mut patience = store.link.patience();
+    let answer = loop {
+        match nodes::send(&store.link, node, &command).await {
+            Ok(answer) => break answer,
+            Err(failure) => patience.bear_reading(failure).await?,
+        }
+    };
+    let batch: (u64, BTreeSet<Vec<u8>>) = redis::from_redis_value(answer)
+        .map_err(|error| Error::nothing_done(ErrorKind::Store).with_source(error))?;
+    let is_record = |name: &Vec<u8>| store.prefix.key(name).is_some();
+    Ok((batch.0, batch.1.into_iter().filter(is_record).collect()))
+}
+
+/// A record and when it was seen.
+struct Found {
+    key: Key,
+    name: Vec<u8>,
+    record: Result<Record, Error>,
+    now: Timestamp,
+}
+
+/// What lies under a name; none if nothing does any more.
+async fn find(store: &Inner, name: Vec<u8>) -> Result<Option<Found>, Error> {
+    let Some(key) = store.prefix.key(&name) else { return Ok(None) };
+    let seen = store.look_patiently(&name, &[]).await?;
+    let now = store.decided_now(seen.now);
+    let record = decode(seen.record, &name).transpose();
+    Ok(record.map(|record| Found { key, name, record, now }))
+}
+
+/// At most `limit` records from a place on.
+pub(crate) async fn list(
+    store: &Inner,
+    after: Option<&Cursor>,
+    limit: usize,
+) -> Result<Page, Error> {
+    let mut sweep = Sweep::start(store, after).await?;
+    let (mut records, mut now) = (Vec::new(), store.estimated_now());
+    while records.len() < limit {
+        let names = sweep.take(limit - records.len()).await?;
+        if names.is_empty() {
+            return Ok(Page::new(records, None, now));
+        }
+        let found = join_all(names.into_iter().map(|name| find(store, name))).await;
+        for found in found.into_iter().filter_map(Result::transpose) {
+            let found = found?;
+            now = found.now;
+            records.push((found.key, found.record?));
+        }
+    }
+    // A page of nothing leads nowhere.
+    let next = if limit == 0 { None } else { sweep.into_cursor() };
+    Ok(Page::new(records, next, now))
+}
+
+/// Removes at most `limit` records that may go. One that cannot be read stays.
+pub(crate) async fn purge(store: &Inner, limit: usize) -> Result<Purged, Error> {
+    let mut sweep = Sweep::start(store, None).await?;
+    let mut removed = 0;
+    while removed < limit {
+        let names = sweep.take(AT_ONCE).await?;
+        if names.is_empty() {
+            return Ok(Purged::new(removed, false));
+        }
+        let found = join_all(names.into_iter().map(|name| find(store, name))).await;
+        let found: Vec<_> =
+            found.into_iter().filter_map(Result::transpose).collect::<Result<_, _>>()?;
+        let due = found.iter().filter_map(|found| {
+            let record = found.record.as_ref().ok()?;
+            record.is_purgeable(found.now).then_some((found, record))
+        });
+        let due: Vec<_> = due.take(limit - removed).collect();
+        let results = join_all(due.into_iter().map(|(found, record)| remove(store, found, record)));
+        for was_removed in results.await {
+            removed += usize::from(was_removed?);
+        }
+    }
+    Ok(Purged::new(removed, true))
+}
+
+/// Removes a record unless another has taken its place; whether it was removed.
+async fn remove(store: &Inner, found: &Found, record: &Record) -> Result<bool, Error> {
+    let token = store.prefix.token(&found.key);
+    let commit = Commit::removal(&found.name, &token, record);
+    let mut patience = store.link.patience();
+    let mut in_doubt = false;
+    loop {
+        match store.apply(&commit).await {
+            Ok(Applied::Done { .. }) => return Ok(true),
+            Ok(Applied::Stale { record, .. }) => return Ok(in_doubt && record.is_none()),
+            // The next purge will find it.
+            Ok(Applied::Late { .. } | Applied::Damaged) => return Ok(false),
+            Err(failure) => {
+                in_doubt |= failure.meaning == Meaning::Lost;
+                patience.bear(failure).await?;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    #[test]
+    fn a_cursor_gives_its_place_back_and_another_an_error() {
+        let node = Node::parse("127.0.0.1:7000").expect("a node");
+        let left = vec![b"idem:{t}:r:1:o:\xff\n".to_vec(), Vec::new()];
+        let place = Place { node, scan: u64::MAX, left, is_last: true };
+        let cursor = place.to_cursor();
+        assert_eq!(Place::of_cursor(&cursor).unwrap(), place);
+        for length in 0..cursor.0.len() {
+            let cut = Place::of_cursor(&Cursor(cursor.0.slice(..length)));
+            assert_ne!(cut.ok().as_ref(), Some(&place));
+        }
+        let other = Place::of_cursor(&Cursor(Bytes::from_static(b"r\x00\x01ok")));
+        let error = other.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::InvalidSetting { field: "cursor", .. }));
+    }
+}

@@ -1,0 +1,143 @@
+//! Which server a URL names.
+
+use idem_core::{Error, ErrorKind};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult,
+};
+
+use crate::link::{Timeouts, Wire};
+
+/// A server, or the servers of a cluster.
+pub(crate) enum Target {
+    Single { client: Client, config: Box<AsyncConnectionConfig> },
+    #[cfg(feature = "cluster")]
+    Cluster(redis::cluster::ClusterClient),
+}
+
+/// What a connection is opened with, besides its URL.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) timeouts: Timeouts,
+    #[cfg(feature = "tls")]
+    pub(crate) root_certificates: Option<Vec<u8>>,
+}
+
+impl Target {
+    /// The target of a URL.
+    ///
+    /// No error shows the URL: it may hold a password.
+    pub(crate) fn of(url: &str, options: &Options) -> Result<Self, Error> {
+        let (scheme, rest) = url
+            .split_once("://")
+            .ok_or_else(|| invalid("begin it with `redis://` or one of its kind"))?;
+        match scheme {
+            "redis" | "rediss" | "redis+unix" => Self::single(url, options),
+            "redis+cluster" => Self::cluster("redis", rest, options),
+            "rediss+cluster" => Self::cluster("rediss", rest, options),
+            _ => Err(invalid(
+                "its scheme is none of `redis`, `rediss`, `redis+unix`, `redis+cluster` and \
+                 `rediss+cluster`",
+            )),
+        }
+    }
+
+    fn single(url: &str, options: &Options) -> Result<Self, Error> {
+        let info = info(url)?;
+        let client = client(info, options).map_err(|error| {
+            invalid("the driver cannot use it: see the source").with_source(error)
+        })?;
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(options.timeouts.connection))
+            .set_response_timeout(Some(options.timeouts.response));
+        Ok(Self::Single { client, config: Box::new(config) })
+    }
+
+    #[cfg(feature = "cluster")]
+    fn cluster(scheme: &str, rest: &str, options: &Options) -> Result<Self, Error> {
+        let (user, hosts) = match rest.rsplit_once('@') {
+            Some((user, hosts)) => (format!("{user}@"), hosts),
+            None => (String::new(), rest),
+        };
+        if hosts.contains(['/', '?']) {
+            return Err(invalid("a cluster has one database and no path: name hosts alone"));
+        }
+        let nodes = hosts.split(',').map(|host| info(&format!("{scheme}://{user}{host}")));
+        let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
+        let Timeouts { connection, response } = options.timeouts;
+        let builder = redis::cluster::ClusterClientBuilder::new(nodes)
+            .connection_timeout(connection)
+            .response_timeout(response)
+            .overall_response_timeout(Some(response));
+        #[cfg(feature = "tls")]
+        let builder = match certificates(options) {
+            Some(certificates) => builder.certs(certificates),
+            None => builder,
+        };
+        let client = builder.build().map_err(|error| {
+            invalid("the driver cannot use it: see the source").with_source(error)
+        })?;
+        Ok(Self::Cluster(client))
+    }
+
+    #[cfg(not(feature = "cluster"))]
+    fn cluster(_: &str, _: &str, _: &Options) -> Result<Self, Error> {
+        Err(invalid("build with the feature `cluster` of idem-redis to open a cluster"))
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        !matches!(self, Self::Single { .. })
+    }
+
+    pub(crate) async fn connect(&self) -> RedisResult<Wire> {
+        match self {
+            Self::Single { client, config } => {
+                client.get_multiplexed_async_connection_with_config(config).await.map(Wire::Single)
+            }
+            #[cfg(feature = "cluster")]
+            Self::Cluster(client) => client.get_async_connection().await.map(Wire::Cluster),
+        }
+    }
+}
+
+fn info(url: &str) -> Result<ConnectionInfo, Error> {
+    let info = url
+        .into_connection_info()
+        .map_err(|error| invalid("it names no server: see the source").with_source(error))?;
+    if url.contains('?') && !matches!(info.addr(), ConnectionAddr::Unix(_)) {
+        return Err(invalid(
+            "it has options that would be ignored: leave out the `?` and the rest",
+        ));
+    }
+    match info.addr() {
+        ConnectionAddr::TcpTls { .. } if cfg!(not(feature = "tls")) => {
+            Err(invalid("build with the feature `tls` of idem-redis to open `rediss://`"))
+        }
+        _ => Ok(info),
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+fn client(info: ConnectionInfo, _: &Options) -> RedisResult<Client> {
+    Client::open(info)
+}
+
+#[cfg(feature = "tls")]
+fn client(info: ConnectionInfo, options: &Options) -> RedisResult<Client> {
+    match certificates(options) {
+        Some(certificates) if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) => {
+            Client::build_with_tls(info, certificates)
+        }
+        _ => Client::open(info),
+    }
+}
+
+#[cfg(feature = "tls")]
+fn certificates(options: &Options) -> Option<redis::TlsCertificates> {
+    let root_cert = options.root_certificates.clone()?;
+    Some(redis::TlsCertificates { client_tls: None, root_cert: Some(root_cert) })
+}
+
+fn invalid(problem: &str) -> Error {
+    let kind = ErrorKind::InvalidSetting { field: "URL", problem: problem.to_string() };
+    Error::nothing_done(kind)
+}
