@@ -18,9 +18,11 @@ mod builder;
 mod log;
 mod ports;
 mod process;
+mod proxy;
 mod server;
 mod wait;
 
 pub use builder::Builder;
+pub use proxy::{Counts, Mode, Proxy};
 pub use redis::Value;
 pub use server::Server;

@@ -92,8 +92,13 @@ impl Server {
 
     /// The URL of the loopback address, for clients.
     pub fn url(&self) -> String {
+        self.url_at(self.port)
+    }
+
+    /// The URL, if it had another port.
+    pub(crate) fn url_at(&self, port: u16) -> String {
         let password = self.builder.password.as_ref().map(|password| format!(":{password}@"));
-        format!("redis://{}{}", password.unwrap_or_default(), self.address())
+        format!("redis://{}127.0.0.1:{port}", password.unwrap_or_default())
     }
 
     /// The URL of the Unix socket, for clients.
