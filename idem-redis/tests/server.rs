@@ -1,9 +1,8 @@
 //! The servers that tests start: they run, they obey, and nothing of them stays behind.
 
 use std::{
-    fs, io,
-    io::{BufRead, BufReader},
-    net::TcpStream,
+    io::{self, BufRead, BufReader},
+    net::{SocketAddr, TcpStream},
     path::Path,
     process::{Command, Stdio},
     sync::Arc,
@@ -13,11 +12,15 @@ use std::{
 
 use idem_redis::testing::Server;
 
-/// Whether the process exists: one that has ended and only waits for its parent to ask does not.
-fn is_alive(id: u32) -> bool {
-    let output = Command::new("ps").args(["-o", "stat=", "-p", &id.to_string()]).output();
-    let state = output.expect("ps").stdout;
-    !state.is_empty() && !state.starts_with(b"Z")
+/// Whether a server listens there.
+fn is_alive(address: SocketAddr) -> bool {
+    match TcpStream::connect(address) {
+        Ok(_) => true,
+        Err(error) => {
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+            false
+        }
+    }
 }
 
 fn eventually(what: &str, condition: impl Fn() -> bool) {
@@ -90,13 +93,10 @@ fn many_start_at_the_same_time() {
 #[test]
 fn a_dropped_server_is_gone_with_its_folder() {
     let server = Server::start().unwrap();
-    let id = server.process_id().unwrap();
     let (address, folder) = (server.address(), server.folder().to_path_buf());
-    assert!(is_alive(id) && folder.exists());
+    assert!(is_alive(address) && folder.exists());
     drop(server);
-    assert!(!is_alive(id));
-    assert!(!folder.exists());
-    assert_eq!(TcpStream::connect(address).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    assert!(!is_alive(address) && !folder.exists());
 }
 
 #[test]
@@ -154,13 +154,13 @@ fn the_shared_server_lives_as_long_as_somebody_holds_it() {
     let first = Server::shared().unwrap();
     let second = Server::shared().unwrap();
     assert!(Arc::ptr_eq(&first, &second));
-    let id = first.process_id().unwrap();
+    let (address, id) = (first.address(), first.process_id());
     drop(first);
-    assert!(is_alive(id));
+    assert!(is_alive(address));
     drop(second);
-    assert!(!is_alive(id));
+    assert!(!is_alive(address));
     let third = Server::shared().unwrap();
-    assert_ne!(third.process_id(), Some(id));
+    assert_ne!(third.process_id(), id);
 }
 
 /// What [`killing_the_program_ends_its_servers`] runs in a process of its own: for itself it does nothing.
@@ -170,7 +170,7 @@ fn program_to_be_killed() {
         return;
     }
     let server = Server::start().unwrap();
-    println!("\nSERVER {} {}", server.process_id().unwrap(), server.folder().display());
+    println!("\nSERVER {} {}", server.address(), server.folder().display());
     thread::sleep(Duration::from_secs(60));
 }
 
@@ -185,10 +185,10 @@ fn killing_the_program_ends_its_servers() {
     let lines = BufReader::new(program.stdout.take().unwrap()).lines();
     let found = lines.map(Result::unwrap).find(|line| line.starts_with("SERVER ")).unwrap();
     let words: Vec<&str> = found.split(' ').collect();
-    let (id, folder) = (words[1].parse().unwrap(), Path::new(words[2]));
-    assert!(is_alive(id) && fs::exists(folder).unwrap());
+    let (address, folder) = (words[1].parse().unwrap(), Path::new(words[2]));
+    assert!(is_alive(address) && folder.exists());
     program.kill().unwrap();
     program.wait().unwrap();
-    eventually("the server to end", || !is_alive(id));
+    eventually("the server to end", || !is_alive(address));
     eventually("its folder to go", || !folder.exists());
 }

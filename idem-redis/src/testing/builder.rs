@@ -2,13 +2,15 @@
 
 use std::io;
 
-use super::Server;
+use super::{Certificates, Server};
 
 /// What a [`Server`] is started with.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     pub(crate) args: Vec<String>,
     pub(crate) password: Option<String>,
+    pub(crate) certificates: Option<Certificates>,
+    pub(crate) is_cluster: bool,
 }
 
 impl Builder {
@@ -23,6 +25,20 @@ impl Builder {
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_string());
+        self
+    }
+
+    /// With TLS on the loopback address, and nothing else there. Clients need no certificate: to ask for one,
+    /// add `("--tls-auth-clients", "yes")`.
+    #[must_use]
+    pub fn tls(mut self, certificates: &Certificates) -> Self {
+        self.certificates = Some(certificates.clone());
+        self
+    }
+
+    /// As a node of a cluster.
+    pub(crate) fn cluster(mut self) -> Self {
+        self.is_cluster = true;
         self
     }
 

@@ -15,14 +15,20 @@
 //! ```
 
 mod builder;
+mod certificates;
+mod cluster;
 mod log;
 mod ports;
 mod process;
 mod proxy;
+mod replication;
 mod server;
+mod shared;
 mod wait;
 
 pub use builder::Builder;
+pub use certificates::Certificates;
+pub use cluster::Cluster;
 pub use proxy::{Counts, Mode, Proxy};
 pub use redis::Value;
 pub use server::Server;

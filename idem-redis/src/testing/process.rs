@@ -35,7 +35,6 @@ impl Process {
             .arg(folder)
             .arg(program)
             .args(args)
-            .current_dir(folder)
             .stdin(Stdio::piped())
             .stdout(log.try_clone()?)
             .stderr(log.try_clone()?)

@@ -4,10 +4,9 @@ use std::{
     env, io,
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
-    sync::{Arc, Weak},
+    sync::Arc,
 };
 
-use parking_lot::Mutex;
 use redis::{Client, ErrorKind, FromRedisValue, RedisResult, ServerErrorKind, Value};
 use tempfile::TempDir;
 
@@ -16,6 +15,7 @@ use super::{
     log::Log,
     ports,
     process::Process,
+    shared::Shared,
     wait::{BOUND, until},
 };
 
@@ -30,6 +30,8 @@ pub struct Server {
     program: String,
     builder: Builder,
     port: u16,
+    /// The port where the nodes of a cluster talk.
+    bus: u16,
     /// Before the folder, so that it is dropped first.
     process: Option<Process>,
     folder: TempDir,
@@ -59,14 +61,8 @@ impl Server {
     ///
     /// As [`Builder::start`].
     pub fn shared() -> io::Result<Arc<Self>> {
-        static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
-        let mut shared = SHARED.lock();
-        if let Some(server) = shared.upgrade() {
-            return Ok(server);
-        }
-        let server = Arc::new(Self::start()?);
-        *shared = Arc::downgrade(&server);
-        Ok(server)
+        static SHARED: Shared<Server> = Shared::new();
+        SHARED.get(Self::start)
     }
 
     pub(crate) fn start_with(builder: Builder) -> io::Result<Self> {
@@ -78,10 +74,11 @@ impl Server {
         let folder = tempfile::Builder::new().prefix("idem-redis-").tempdir()?;
         let log = Log::new(folder.path());
         let program = program.to_string();
-        let mut server = Self { program, builder, port: 0, process: None, folder, log };
+        let mut server = Self { program, builder, port: 0, bus: 0, process: None, folder, log };
         let mut tries = TRIES;
         loop {
             server.port = ports::free()?;
+            server.bus = ports::free()?;
             tries -= 1;
             match server.launch() {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries > 0 => {}
@@ -97,19 +94,31 @@ impl Server {
 
     /// The URL, if it had another port.
     pub(crate) fn url_at(&self, port: u16) -> String {
-        let password = self.builder.password.as_ref().map(|password| format!(":{password}@"));
-        format!("redis://{}127.0.0.1:{port}", password.unwrap_or_default())
+        let password = self.password().map(|password| format!(":{password}@"));
+        let password = password.unwrap_or_default();
+        // A certificate is for a name.
+        let is_tls = self.builder.certificates.is_some();
+        let (scheme, host) = if is_tls { ("rediss", "localhost") } else { ("redis", "127.0.0.1") };
+        format!("{scheme}://{password}{host}:{port}")
     }
 
     /// The URL of the Unix socket, for clients.
     pub fn unix_url(&self) -> String {
-        let password = self.builder.password.as_ref().map(|password| format!("?pass={password}"));
+        let password = self.password().map(|password| format!("?pass={password}"));
         format!("redis+unix://{}{}", self.socket().display(), password.unwrap_or_default())
     }
 
     /// The loopback address: the same after a restart.
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    pub(crate) fn bus(&self) -> u16 {
+        self.bus
+    }
+
+    pub(crate) fn password(&self) -> Option<&str> {
+        self.builder.password.as_deref()
     }
 
     /// The Unix socket.
@@ -154,6 +163,11 @@ impl Server {
             command.arg(*part);
         }
         command.query(&mut connection)
+    }
+
+    /// Sends a command that must succeed.
+    pub(crate) fn tell(&self, parts: &[&str]) -> io::Result<()> {
+        self.command(parts).map(drop).map_err(io::Error::other)
     }
 
     /// Asks the server to end, as a system that shuts down does, and returns when it is gone.
@@ -214,7 +228,7 @@ impl Server {
     fn launch(&mut self) -> io::Result<()> {
         let folder = self.folder.path();
         let log = self.log.create()?;
-        let mut process = Process::start(&self.program, &self.args(), folder, &log)?;
+        let mut process = Process::start(&self.program, &self.args()?, folder, &log)?;
         let answers = || {
             if let Some(status) = process.ended()? {
                 return Err(self.log.explain(&self.program, status.code()));
@@ -242,29 +256,39 @@ impl Server {
         }
     }
 
-    fn args(&self) -> Vec<String> {
-        let port = self.port.to_string();
+    fn args(&self) -> io::Result<Vec<String>> {
+        let (port, bus) = (self.port.to_string(), self.bus.to_string());
+        let folder = self.folder().display().to_string();
         let socket = self.socket().display().to_string();
-        let mut args: Vec<String> = [
-            ["--bind", "127.0.0.1"],
-            ["--port", &port],
-            ["--unixsocket", &socket],
-            ["--daemonize", "no"],
-            ["--protected-mode", "no"],
-            ["--save", ""],
-            ["--appendonly", "no"],
-            // A replica is served at once: it does not wait for others to come.
-            ["--repl-diskless-sync-delay", "0"],
-        ]
-        .concat()
-        .into_iter()
-        .map(String::from)
-        .collect();
-        if let Some(password) = &self.builder.password {
-            args.extend(["--requirepass".to_string(), password.clone()]);
+        let builder = &self.builder;
+        let mut args = vec!["--dir", &folder, "--bind", "127.0.0.1", "--unixsocket", &socket];
+        args.extend([
+            "--daemonize",
+            "no",
+            "--protected-mode",
+            "no",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+        ]);
+        // A replica is served at once: it does not wait for others to come.
+        args.extend(["--repl-diskless-sync-delay", "0"]);
+        match &builder.certificates {
+            None => args.extend(["--port", &port]),
+            Some(certificates) => {
+                args.extend(["--port", "0", "--tls-port", &port]);
+                args.extend(certificates.write(self.folder())?);
+            }
         }
-        args.extend(self.builder.args.iter().cloned());
-        args
+        if let Some(password) = &builder.password {
+            args.extend(["--requirepass", password]);
+        }
+        if builder.is_cluster {
+            args.extend(["--cluster-enabled", "yes", "--cluster-port", &bus]);
+            args.extend(["--cluster-announce-ip", "127.0.0.1"]);
+        }
+        Ok(args.into_iter().map(String::from).chain(builder.args.iter().cloned()).collect())
     }
 }
 
