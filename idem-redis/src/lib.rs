@@ -18,6 +18,10 @@ mod sweep;
 mod target;
 mod transaction;
 
+#[cfg(feature = "test-support")]
+#[cfg_attr(docsrs, doc(cfg(feature = "test-support")))]
+pub mod testing;
+
 pub use builder::RedisBuilder;
 pub use redis;
 pub use server::Hazard;

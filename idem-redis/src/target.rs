@@ -9,7 +9,10 @@ use crate::link::{Timeouts, Wire};
 
 /// A server, or the servers of a cluster.
 pub(crate) enum Target {
-    Single { client: Client, config: Box<AsyncConnectionConfig> },
+    Single {
+        client: Client,
+        config: Box<AsyncConnectionConfig>,
+    },
     #[cfg(feature = "cluster")]
     Cluster(redis::cluster::ClusterClient),
 }
