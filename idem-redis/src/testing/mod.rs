@@ -5,6 +5,8 @@
 //! `redis-server`, found by the search path or named by the environment variable `IDEM_REDIS_SERVER`: without
 //! it, starting fails and says so.
 //!
+//! A [`Cluster`] is several of them, and a [`Proxy`] before one is a network that fails on demand.
+//!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use idem_redis::testing::Server;
