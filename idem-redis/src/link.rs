@@ -102,7 +102,10 @@ impl Link {
     /// The command may run; its answer goes to nobody.
     pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
         let Numbered { number, wire } = self.connected().await?;
-        wire.send(command).await.map_err(|cause| self.failed(number, cause))
+        wire.send(command)
+            .await
+            .and_then(Value::extract_error)
+            .map_err(|cause| self.failed(number, cause))
     }
 
     /// Runs a script, by its digest where the server knows it.
@@ -131,7 +134,8 @@ impl Link {
         command: &Cmd,
     ) -> Result<Value, Failure> {
         let Numbered { number, wire } = self.connected().await?;
-        wire.send_to(host, port, command).await.map_err(|cause| self.failed(number, cause))
+        let answer = wire.send_to(host, port, command).await;
+        answer.and_then(Value::extract_error).map_err(|cause| self.failed(number, cause))
     }
 
     /// Lets go of the connection; the next command opens another.
