@@ -62,15 +62,16 @@ pub struct Guarantees {
     pub delays: Delays,
     /// Whether an effect may run more than once before one run commits.
     pub reruns: bool,
-    /// Whether a receipt's life counts from the commit, instead of the start of the run.
-    pub stamps_at_commit: bool,
+    /// Whether an effect may run before anybody has looked at its key: it then runs, and is thrown away, for a
+    /// duplicate too; and a receipt's life counts from the commit, instead of the start of the run.
+    pub speculative: bool,
     /// Whether [`crate::Store::list`] works.
     pub lists: bool,
 }
 
 impl Guarantees {
     /// What a store promises; it goes by the local clock, delays nothing, may run effects again,
-    /// counts lives from the start of the run and can list.
+    /// looks at a key before its effect runs, and can list.
     #[must_use]
     pub const fn new(durability: Durability, sharing: Sharing) -> Self {
         Self {
@@ -79,7 +80,7 @@ impl Guarantees {
             clock: ClockSource::Local,
             delays: Delays::Nothing,
             reruns: true,
-            stamps_at_commit: false,
+            speculative: false,
             lists: true,
         }
     }
@@ -105,10 +106,10 @@ impl Guarantees {
         self
     }
 
-    /// The same with lives that count from the commit, or from the start of the run.
+    /// The same with effects that run before their key was looked at, or not.
     #[must_use]
-    pub const fn stamps_at_commit(mut self, stamps_at_commit: bool) -> Self {
-        self.stamps_at_commit = stamps_at_commit;
+    pub const fn speculative(mut self, speculative: bool) -> Self {
+        self.speculative = speculative;
         self
     }
 

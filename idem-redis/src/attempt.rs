@@ -35,11 +35,41 @@ const MOST_EXACT: i64 = 1 << 52;
 /// How often a commit is sent anew because it reached the server after its time.
 const MOST_LATE: u32 = 8;
 
+/// When a record is stamped.
+#[derive(Clone, Copy)]
+enum Stamping {
+    At(Timestamp),
+    /// At the commit, by its clock.
+    ByServer,
+}
+
+/// What the record becomes; none if the server cannot stamp it exactly.
+fn becomes(
+    before: Option<&Record>,
+    change: &Change,
+    stamping: Stamping,
+) -> Result<Option<Becomes>, Error> {
+    let draft = match change {
+        Change::Keep => None,
+        Change::Remove => return Ok(Some(Becomes::Removed)),
+        change => change.draft(before),
+    };
+    let Some(draft) = draft else { return Ok(Some(Becomes::Kept)) };
+    match stamping {
+        Stamping::ByServer => Ok(is_exact(&draft).then_some(Becomes::Set(draft))),
+        Stamping::At(now) => {
+            // Refuses what cannot be stamped.
+            change.clone().stamp(before, now, || Ok(Token::MAX))?;
+            Ok(Some(Becomes::Set(stamped(draft, now))))
+        }
+    }
+}
+
 /// A record that a step expects to find, without reading it.
 #[derive(Clone, Debug)]
 pub(crate) struct Assumption {
     pub(crate) record: Option<Record>,
-    /// From this time of the server's on, the step would not proceed on it.
+    /// From this time on, the step would not proceed on it.
     pub(crate) live_until: Option<Timestamp>,
 }
 
@@ -130,12 +160,13 @@ impl<'s> Call<'s> {
         let named =
             |(name, value): (&Bytes, Option<&Bytes>)| (prefix.value(&space, name), value.cloned());
         let assumed = self.progress.lock().assumed.clone();
+        let live_until = assumed.and_then(|assumption| assumption.live_until);
         let own_floor = || Token::next(None, seen.now);
         Commit {
             record: &self.record,
             token: &self.token,
             expected: seen.record.as_ref().map(Record::to_head),
-            live_until: assumed.and_then(|assumption| assumption.live_until),
+            live_until: live_until.filter(|_| self.store.clock.is_none()),
             becomes,
             token_floor: self.store.clock.is_some().then(own_floor),
             grace: self.store.grace(),
@@ -144,25 +175,24 @@ impl<'s> Call<'s> {
         }
     }
 
-    /// Whether the server stamps the attempt's record: it was assumed under the server's clock.
-    fn stamps_at_commit(&self) -> bool {
-        self.store.clock.is_none() && self.progress.lock().assumed.is_some()
+    /// When the attempt's record is stamped.
+    fn stamping(&self, seen: &Look) -> Stamping {
+        match (&self.progress.lock().assumed, &self.store.clock) {
+            (None, _) => Stamping::At(seen.now),
+            (Some(_), Some(clock)) => Stamping::At(clock.now()),
+            (Some(_), None) => Stamping::ByServer,
+        }
     }
 
-    /// What the record becomes; none if the server cannot stamp it exactly.
-    fn becomes(&self, seen: &Look, change: &Change) -> Result<Option<Becomes>, Error> {
-        let draft = match change {
-            Change::Keep => None,
-            Change::Remove => return Ok(Some(Becomes::Removed)),
-            change => change.draft(seen.record.as_ref()),
-        };
-        let Some(draft) = draft else { return Ok(Some(Becomes::Kept)) };
-        if self.stamps_at_commit() {
-            return Ok(is_exact(&draft).then_some(Becomes::Set(draft)));
+    /// Whether the record that the attempt assumes has ended, as far as can be told here.
+    fn has_ended(&self, stamping: Stamping) -> bool {
+        let assumed = &self.progress.lock().assumed;
+        let live_until = assumed.as_ref().and_then(|assumed| assumed.live_until);
+        match stamping {
+            Stamping::At(now) => live_until.is_some_and(|end| end <= now),
+            // Its script sees to that.
+            Stamping::ByServer => false,
         }
-        // Refuses what cannot be stamped.
-        change.clone().stamp(seen.record.as_ref(), seen.now, || Ok(Token::MAX))?;
-        Ok(Some(Becomes::Set(stamped(draft, seen.now))))
     }
 
     /// Sends a commit until it is known what became of it, or gives up.
@@ -172,11 +202,13 @@ impl<'s> Call<'s> {
         may_resend: bool,
     ) -> Result<script::Applied, Error> {
         let mut patience = self.store.link.patience();
+        // By which time of the server's it is known how long the commit may be on its way.
+        let mut told = None;
         let mut late = 0;
         loop {
-            let failure = match self.store.apply(commit).await {
-                Ok(script::Applied::Late { .. }) if late < MOST_LATE => {
-                    late += 1;
+            let failure = match self.store.apply(commit, told).await {
+                Ok(script::Applied::Late { now }) if late < MOST_LATE => {
+                    (told, late) = (Some(now), late + 1);
                     continue;
                 }
                 Ok(script::Applied::Late { .. }) => {
@@ -189,6 +221,7 @@ impl<'s> Call<'s> {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
+            told = None;
             if failure.is_too_large() {
                 let kind =
                     ErrorKind::TooLarge { size: commit.size().0, limit: None, unit: "bytes" };
@@ -317,12 +350,19 @@ impl Optimistic for Call<'_> {
         RedisTransaction(overlay): &RedisTransaction,
         change: Change,
     ) -> Result<Applied, Error> {
-        let Some(becomes) = self.becomes(seen, &change)? else { return Ok(Applied::Stale) };
+        let stamping = self.stamping(seen);
+        let becomes = becomes(seen.record.as_ref(), &change, stamping)?;
+        let Some(becomes) = becomes.filter(|_| !self.has_ended(stamping)) else {
+            return Ok(Applied::Stale);
+        };
         let commit = self.commit_on(key, seen, overlay, becomes);
         check_size(&commit)?;
         match self.settle(&commit, may_resend(&change, &commit)).await? {
             script::Applied::Done { now, token } => {
-                let now = if self.stamps_at_commit() { now } else { seen.now };
+                let now = match stamping {
+                    Stamping::At(now) => now,
+                    Stamping::ByServer => now,
+                };
                 let token = || token.ok_or_else(|| damaged("the server gave no token"));
                 let after = change.stamp(seen.record.as_ref(), now, token)?;
                 Ok(Applied::Committed { after, now })

@@ -83,13 +83,17 @@ impl Inner {
         }
     }
 
-    /// Sends a commit, once.
-    pub(crate) async fn apply(&self, commit: &Commit<'_>) -> Result<Applied, Failure> {
+    /// Sends a commit, once. `now` is the server's time, if it has just told.
+    pub(crate) async fn apply(
+        &self,
+        commit: &Commit<'_>,
+        now: Option<Timestamp>,
+    ) -> Result<Applied, Failure> {
         let nonce = self.next_nonce();
         // Nobody waits for it any longer than this.
         let patience = self.link.timeouts().response.as_millis();
         let patience = i64::try_from(patience).unwrap_or(i64::MAX);
-        let now = self.server_time.now().as_millis();
+        let now = now.unwrap_or_else(|| self.server_time.now()).as_millis();
         let not_after = Timestamp::from_millis(now.saturating_add(patience));
         let fill = |command: &mut Cmd| commit.fill(nonce, not_after, command);
         let answer = self.link.eval(commit.script(), fill).await?;

@@ -3,7 +3,10 @@
 use idem_core::{Error, ErrorKind, Timestamp};
 use redis::{Cmd, FromRedisValue};
 
-use crate::{failure::Failure, link::Link};
+use crate::{
+    link::Link,
+    nodes::{self, Node},
+};
 
 /// The oldest major version whose scripts can say what must be checked before they run.
 const OLDEST: u32 = 7;
@@ -35,23 +38,39 @@ pub enum Hazard {
     },
 }
 
-/// Asks for the version and the time.
+/// Asks for the versions, and for the time.
 pub(crate) async fn check_version(link: &Link) -> Result<Timestamp, Error> {
-    let info: String = ask(link, redis::cmd("INFO").arg("server")).await?;
-    let version = field(&info, "redis_version").unwrap_or_default();
-    let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
-    if major.is_none_or(|major| major < OLDEST) {
-        let problem = format!("it has version `{version}`: Redis {OLDEST} or later is needed");
-        let kind = ErrorKind::CannotOpen { location: "the Redis server".to_string(), problem };
-        return Err(Error::nothing_done(kind));
+    let mut now = Timestamp::from_millis(0);
+    for node in nodes::of(link).await? {
+        let info: String = ask(link, &node, redis::cmd("INFO").arg("server")).await?;
+        let version = field(&info, "redis_version").unwrap_or_default();
+        let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+        if major.is_none_or(|major| major < OLDEST) {
+            let problem = format!("it has version `{version}`: Redis {OLDEST} or later is needed");
+            let kind = ErrorKind::CannotOpen { location: "the Redis server".to_string(), problem };
+            return Err(Error::nothing_done(kind));
+        }
+        let (seconds, micros): (i64, i64) = ask(link, &node, &redis::cmd("TIME")).await?;
+        now = Timestamp::from_millis(seconds * 1000 + micros / 1000);
     }
-    let (seconds, micros): (i64, i64) = ask(link, &redis::cmd("TIME")).await?;
-    Ok(Timestamp::from_millis(seconds * 1000 + micros / 1000))
+    Ok(now)
 }
 
+/// What endangers receipts on any of the servers.
 pub(crate) async fn hazards(link: &Link) -> Result<Vec<Hazard>, Error> {
     let mut hazards = Vec::new();
-    let info: String = ask(link, &redis::cmd("INFO")).await?;
+    for node in nodes::of(link).await? {
+        let found = hazards_of(link, &node).await?;
+        hazards.extend(
+            found.into_iter().filter(|hazard| !hazards.contains(hazard)).collect::<Vec<_>>(),
+        );
+    }
+    Ok(hazards)
+}
+
+async fn hazards_of(link: &Link, node: &Node) -> Result<Vec<Hazard>, Error> {
+    let info: String = ask(link, node, &redis::cmd("INFO")).await?;
+    let mut hazards = Vec::new();
     if field(&info, "role") == Some("slave") {
         hazards.push(Hazard::Replica);
     }
@@ -62,22 +81,21 @@ pub(crate) async fn hazards(link: &Link) -> Result<Vec<Hazard>, Error> {
     }
     let appends = field(&info, "aof_enabled") == Some("1");
     let asked = if appends { "appendfsync" } else { "save" };
-    match (setting(link, asked).await?, appends) {
-        (None, _) => hazards.push(Hazard::Unknown { setting: asked }),
-        (Some(appendfsync), true) if appendfsync != "always" => {
-            hazards.push(Hazard::LateSync { appendfsync });
+    hazards.extend(match setting(link, node, asked).await? {
+        None => Some(Hazard::Unknown { setting: asked }),
+        Some(appendfsync) if appends => {
+            (appendfsync != "always").then_some(Hazard::LateSync { appendfsync })
         }
-        (Some(_), true) => {}
-        (Some(save), false) if save.is_empty() => hazards.push(Hazard::NotPersistent),
-        (Some(_), false) => hazards.push(Hazard::SnapshotsOnly),
-    }
+        Some(save) if save.is_empty() => Some(Hazard::NotPersistent),
+        Some(_) => Some(Hazard::SnapshotsOnly),
+    });
     Ok(hazards)
 }
 
-/// A setting of the server's; none if it does not let us see it.
-async fn setting(link: &Link, name: &str) -> Result<Option<String>, Error> {
+/// A setting of a server's; none if it does not let us see it.
+async fn setting(link: &Link, node: &Node, name: &str) -> Result<Option<String>, Error> {
     let answer: Result<Vec<String>, Error> =
-        ask(link, redis::cmd("CONFIG").arg("GET").arg(name)).await;
+        ask(link, node, redis::cmd("CONFIG").arg("GET").arg(name)).await;
     match answer {
         Ok(pair) => Ok(pair.into_iter().nth(1)),
         // Managed servers rename the command away, or forbid it.
@@ -86,20 +104,16 @@ async fn setting(link: &Link, name: &str) -> Result<Option<String>, Error> {
     }
 }
 
-async fn ask<T: FromRedisValue>(link: &Link, command: &Cmd) -> Result<T, Error> {
+async fn ask<T: FromRedisValue>(link: &Link, node: &Node, command: &Cmd) -> Result<T, Error> {
     let mut patience = link.patience();
     let answer = loop {
-        match link.send(command).await {
+        match nodes::send(link, node, command).await {
             Ok(answer) => break answer,
             Err(failure) => patience.bear_reading(failure).await?,
         }
     };
-    redis::from_redis_value(answer).map_err(|error| {
-        let cause = redis::RedisError::from(error);
-        Failure::of_command(cause)
-            .into_error(std::time::Duration::ZERO)
-            .with_certainty(idem_core::Certainty::NothingDone)
-    })
+    redis::from_redis_value(answer)
+        .map_err(|error| Error::nothing_done(ErrorKind::Store).with_source(error))
 }
 
 /// The value of a field in the text of INFO.

@@ -58,7 +58,7 @@ impl RedisStore {
         RedisBuilder::default()
     }
 
-    /// What endangers receipts on this server, as it is configured now. In a cluster, one server is asked.
+    /// What endangers receipts on this server, as it is configured now; in a cluster, on any primary.
     ///
     /// Besides, a primary that fails can lose writes that it acknowledged, since replicas follow it with a delay
     /// (the Redis docs, "Replication"): that is no setting, and not listed.
@@ -75,19 +75,15 @@ impl Inner {
     /// The record that a step may be tried on before anything is read.
     fn assume(&self, step: &dyn Step<RedisTransaction>) -> Option<Assumption> {
         let record = step.expected().cloned();
-        if !step.effectless() && !(self.speculative && record.is_none()) {
+        let is_new = record.is_none() && self.speculative;
+        if !step.effectless() && !is_new {
             return None;
         }
-        let now = self.estimated_now();
-        if self.clock.is_some() {
-            let proceeds = step.proceeds(record.as_ref(), now);
-            return proceeds.then_some(Assumption { record, live_until: None });
-        }
-        // The time of the commit is not known yet: on a record that ends, the step may be bound to its life.
-        let end = record.as_ref().and_then(ends_at);
         let proceeds = |at| step.proceeds(record.as_ref(), at);
-        let live_until = match end {
-            None => return proceeds(now).then_some(Assumption { record, live_until: None }),
+        // The time of the commit is not known yet: on a record that ends, the step may be bound to its life.
+        let live_until = match record.as_ref().and_then(ends_at) {
+            None if !proceeds(self.estimated_now()) => return None,
+            None => None,
             Some(end) if !proceeds(before(end)) => return None,
             Some(end) => (!proceeds(end)).then_some(end),
         };
@@ -149,7 +145,7 @@ impl Store for RedisStore {
         let clock = if self.0.clock.is_some() { ClockSource::Local } else { ClockSource::Server };
         Guarantees::new(Durability::AsServer, Sharing::Network)
             .clock(clock)
-            .stamps_at_commit(self.0.speculative)
+            .speculative(self.0.speculative)
     }
 
     fn detach(&self, task: BoxFuture<()>) {

@@ -226,7 +226,7 @@ async fn remove(store: &Inner, found: &Found, record: &Record) -> Result<bool, E
     let mut patience = store.link.patience();
     let mut in_doubt = false;
     loop {
-        match store.apply(&commit).await {
+        match store.apply(&commit, None).await {
             Ok(Applied::Done { .. }) => return Ok(true),
             Ok(Applied::Stale { record, .. }) => return Ok(in_doubt && record.is_none()),
             // The next purge will find it.

@@ -40,7 +40,8 @@ pub async fn a_live_claim_is_in_progress_and_another_fingerprint_conflicts<F: Fi
         assert!(!again.ran, "a live claim must not be claimed by {request:?}");
         assert_eq!(token_of(again.before.as_ref()), token);
     }
-    assert_eq!((runs.get(), setup.count("north", "count").await), (0, 0));
+    assert!(runs.get() == 0 || setup.idem.guarantees().speculative, "it must not even run");
+    assert_eq!(setup.count("north", "count").await, 0);
     assert_eq!(setup.add(&request("b", "p"), "count").await, Outcome::Created(1));
 }
 

@@ -178,7 +178,7 @@ pub async fn what_does_not_run_does_not_extend_the_life<F: Fixture>() {
 /// 47. The life counts from the run's start, also when the effect is slow; or from the commit, as declared.
 pub async fn the_life_counts_from_the_runs_start<F: Fixture>() {
     let setup = Setup::<F>::new().await;
-    let at_commit = setup.idem.guarantees().stamps_at_commit;
+    let at_commit = setup.idem.guarantees().speculative;
     let started = run_for(&setup, "slow", millis(40_000)).await.as_millis();
     let created = started + if at_commit { 40_000 } else { 0 };
     let receipt = setup.receipt(&key("slow")).await;
