@@ -1,0 +1,13 @@
+//! The store, beyond what the suite asks of every store: networks, servers and data that fail.
+
+// Helpers of tests are no tests to the lint.
+#![allow(clippy::unwrap_used)]
+
+mod cancelled;
+mod killed_connections;
+mod lost_replies;
+mod replicas;
+mod restarts;
+mod round_trips;
+mod scripts_lost;
+mod setup;
