@@ -34,10 +34,14 @@ pub(crate) struct Inner {
 
 impl Inner {
     /// Enters a call, unless the store is closed or the call comes from an effect of its own.
-    pub(crate) async fn enter(&self) -> Result<RwLockReadGuard<'_, bool>, Error> {
+    pub(crate) fn enter(&self) -> Result<RwLockReadGuard<'_, bool>, Error> {
         reentry::check(self.id)?;
-        let closed = self.closed.read().await;
-        if *closed { Err(Error::nothing_done(ErrorKind::Closed)) } else { Ok(closed) }
+        // Only closing stands in the way. It waits for calls, whose effects may wait for this one: who would
+        // wait for it here might wait for itself.
+        match self.closed.try_read() {
+            Ok(closed) if !*closed => Ok(closed),
+            _ => Err(Error::nothing_done(ErrorKind::Closed)),
+        }
     }
 
     /// The time by the clock that decides, as far as it is known without asking.

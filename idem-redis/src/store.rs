@@ -66,7 +66,7 @@ impl RedisStore {
     /// # Errors
     /// The server's own.
     pub async fn check(&self) -> Result<Vec<Hazard>, Error> {
-        let _open = self.0.enter().await?;
+        let _open = self.0.enter()?;
         server::hazards(&self.0.link).await
     }
 }
@@ -112,25 +112,25 @@ impl Store for RedisStore {
         key: &Key,
         step: BoxStep<RedisTransaction>,
     ) -> Result<Committed, Error> {
-        let _open = self.0.enter().await?;
+        let _open = self.0.enter()?;
         let call = Call::new(&self.0, key, self.0.assume(&*step));
         let step = Box::new(Marked { store: self.0.id, step });
         optimistic(&call, key, step).await.map_err(|error| call.doubted(error))
     }
 
     async fn purge(&self, limit: usize) -> Result<Purged, Error> {
-        let _open = self.0.enter().await?;
+        let _open = self.0.enter()?;
         sweep::purge(&self.0, limit).await
     }
 
     async fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error> {
-        let _open = self.0.enter().await?;
+        let _open = self.0.enter()?;
         let name = self.0.prefix.value(space, name);
         Ok(self.0.look_patiently(&name, &[]).await?.record)
     }
 
     async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
-        let _open = self.0.enter().await?;
+        let _open = self.0.enter()?;
         sweep::list(&self.0, after, limit).await
     }
 

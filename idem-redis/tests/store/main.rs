@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod cancelled;
+mod closing;
 mod killed_connections;
 mod lost_replies;
 mod replicas;
