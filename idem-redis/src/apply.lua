@@ -54,6 +54,15 @@ if not by_set then
   end
 end
 
+-- What is written stays written: a right that would be found lacking half way is asked for first.
+local sets = change == 'set' or string.find(writes, '1', 1, true)
+local deletes = change == 'remove' or string.find(writes, '0', 1, true)
+if sets and deletes then
+  if not redis.acl_check_cmd('SET', record, '') or not redis.acl_check_cmd('DEL', record) then
+    return redis.error_reply('NOPERM this user lacks the right to SET, or to DEL')
+  end
+end
+
 if token == 'next' then
   local last = redis.call('GET', KEYS[2])
   if last and not string.match(last, '^%d+$') then

@@ -9,6 +9,7 @@ mod killed_connections;
 mod lost_replies;
 mod replicas;
 mod restarts;
+mod rights;
 mod round_trips;
 mod scripts_lost;
 mod setup;
