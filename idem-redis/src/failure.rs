@@ -84,7 +84,7 @@ fn meaning(cause: &RedisError) -> Meaning {
         Some("READONLY") => return Meaning::ReadOnly,
         Some(
             "LOADING" | "BUSY" | "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" | "NOREPLICAS"
-            | "UNBLOCKED",
+            | "UNBLOCKED" | "MISCONF",
         ) => return Meaning::Wait,
         Some(_) => return Meaning::Refused,
         None => {}

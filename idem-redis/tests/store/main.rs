@@ -5,8 +5,10 @@
 
 mod cancelled;
 mod closing;
+mod fake;
 mod killed_connections;
 mod lost_replies;
+mod refusals;
 mod replicas;
 mod restarts;
 mod rights;
