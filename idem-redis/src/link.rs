@@ -33,8 +33,17 @@ pub(crate) struct Link {
     target: Target,
     timeouts: Timeouts,
     current: RwLock<Option<Numbered>>,
-    /// How many connections there have been. Locked while one is opened, so that one caller opens it for all.
-    opened: Mutex<u64>,
+    /// Locked while a connection is opened, so that one caller opens it for all.
+    opened: Mutex<Opened>,
+}
+
+/// What came of opening connections.
+#[derive(Default)]
+struct Opened {
+    /// How many there have been.
+    count: u64,
+    /// When the last try that failed did, and why.
+    failed: Option<(Instant, RedisError)>,
 }
 
 #[derive(Clone)]
@@ -80,7 +89,7 @@ impl Wire {
 
 impl Link {
     pub(crate) fn new(target: Target, timeouts: Timeouts) -> Self {
-        Self { target, timeouts, current: RwLock::new(None), opened: Mutex::new(0) }
+        Self { target, timeouts, current: RwLock::new(None), opened: Mutex::default() }
     }
 
     pub(crate) fn timeouts(&self) -> Timeouts {
@@ -163,20 +172,30 @@ impl Link {
     }
 
     async fn connected(&self) -> Result<Numbered, Failure> {
-        if let Some(current) = &*self.current.read() {
-            return Ok(current.clone());
-        }
+        // The driver panics without one, whether it has a connection or not.
         if Handle::try_current().is_err() {
             let cause = (DriverKind::InvalidClientConfig, "call it within a tokio runtime");
             return Err(Failure::to_connect(cause.into()));
         }
+        if let Some(current) = &*self.current.read() {
+            return Ok(current.clone());
+        }
+        let asked = Instant::now();
         let mut opened = self.opened.lock().await;
         if let Some(current) = &*self.current.read() {
             return Ok(current.clone());
         }
-        let wire = self.target.connect().await.map_err(Failure::to_connect)?;
-        *opened += 1;
-        let current = Numbered { number: *opened, wire };
+        // Who waited for another's try takes its failure too: tries one after the other would add up.
+        match &opened.failed {
+            Some((at, cause)) if *at >= asked => return Err(Failure::to_connect(cause.clone())),
+            _ => {}
+        }
+        let wire = self.target.connect().await.map_err(|cause| {
+            opened.failed = Some((Instant::now(), cause.clone()));
+            Failure::to_connect(cause)
+        })?;
+        opened.count += 1;
+        let current = Numbered { number: opened.count, wire };
         *self.current.write() = Some(current.clone());
         Ok(current)
     }

@@ -13,5 +13,7 @@ mod replicas;
 mod restarts;
 mod rights;
 mod round_trips;
+mod runtimes;
 mod scripts_lost;
 mod setup;
+mod unreachable;
