@@ -65,7 +65,11 @@ end
 
 if token == 'next' then
   local last = redis.call('GET', KEYS[2])
-  if last and not string.match(last, '^%d+$') then
+  if last and not (last == '0' or string.match(last, '^[1-9]%d*$')) then
+    return { nonce, 'damaged', text(now) }
+  end
+  -- None is left to count to: compared as text, which is exact.
+  if last and (#last > 19 or #last == 19 and last >= '9223372036854775807') then
     return { nonce, 'damaged', text(now) }
   end
   if token_floor == '' then

@@ -5,6 +5,7 @@
 
 mod cancelled;
 mod closing;
+mod damage;
 mod fake;
 mod killed_connections;
 mod lost_replies;
