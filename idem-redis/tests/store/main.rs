@@ -9,6 +9,7 @@ mod damage;
 mod fake;
 mod killed_connections;
 mod lost_replies;
+mod memory;
 mod refusals;
 mod replicas;
 mod restarts;
