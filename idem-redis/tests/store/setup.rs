@@ -191,3 +191,10 @@ pub(crate) fn token(record: Option<&Record>) -> Token {
         other => panic!("it must be a claim: {other:?}"),
     }
 }
+
+/// The URL that names all nodes of a cluster.
+#[cfg(feature = "cluster")]
+pub(crate) fn cluster_url(cluster: &idem_redis::testing::Cluster) -> String {
+    let hosts: Vec<_> = cluster.nodes().iter().map(|node| node.address().to_string()).collect();
+    format!("redis+cluster://{}", hosts.join(","))
+}
