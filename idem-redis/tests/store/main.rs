@@ -6,6 +6,8 @@
 mod cancelled;
 mod clocks;
 mod closing;
+#[cfg(feature = "cluster")]
+mod clusters;
 mod damage;
 mod fake;
 mod hazards;
