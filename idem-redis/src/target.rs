@@ -72,9 +72,12 @@ impl Target {
             .response_timeout(response)
             .overall_response_timeout(Some(response));
         #[cfg(feature = "tls")]
-        let builder = match certificates(options) {
-            Some(certificates) => builder.certs(certificates),
-            None => builder,
+        let builder = match (scheme, certificates(options)) {
+            ("rediss", certificates) => {
+                choose_cryptography();
+                certificates.into_iter().fold(builder, |builder, given| builder.certs(given))
+            }
+            _ => builder,
         };
         let client = builder.build().map_err(|error| {
             invalid("the driver cannot use it: see the source").with_source(error)
@@ -126,11 +129,23 @@ fn client(info: ConnectionInfo, _: &Options) -> RedisResult<Client> {
 
 #[cfg(feature = "tls")]
 fn client(info: ConnectionInfo, options: &Options) -> RedisResult<Client> {
+    if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+        return Client::open(info);
+    }
+    choose_cryptography();
     match certificates(options) {
-        Some(certificates) if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) => {
-            Client::build_with_tls(info, certificates)
-        }
-        _ => Client::open(info),
+        Some(certificates) => Client::build_with_tls(info, certificates),
+        None => Client::open(info),
+    }
+}
+
+/// The TLS library panics where a program has more than one provider of cryptography built in, by whatever else
+/// it depends on, and has chosen none.
+#[cfg(feature = "tls")]
+fn choose_cryptography() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // It fails if another thread has chosen one meanwhile.
+        let _ = rustls::crypto::ring::default_provider().install_default();
     }
 }
 

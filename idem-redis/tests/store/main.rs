@@ -24,5 +24,7 @@ mod runtimes;
 mod scripts_lost;
 mod setup;
 mod sweeps;
+#[cfg(feature = "tls")]
+mod tls;
 mod unreachable;
 mod urls;
