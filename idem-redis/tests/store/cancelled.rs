@@ -6,7 +6,10 @@ use std::{
     task::Poll,
 };
 
-use idem_core::Outcome;
+use idem_core::{
+    Outcome,
+    consumer::{Marked, Recorder},
+};
 use idem_redis::{RedisStore, testing::Server};
 
 use crate::setup::*;
@@ -82,4 +85,25 @@ async fn a_thousand_cancelled_calls_leave_each_key_whole() {
         // The store's, the harness's to see whether the server runs, and this one.
         assert!(connections.unwrap().trim().parse::<u32>().unwrap() < 30, "{connections:?}");
     }
+}
+
+/// Marks and claims, which are one command each.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancelled_mark_or_claim_is_made_or_not() {
+    let server = Server::start().unwrap();
+    let idem = open(&server.url()).await;
+    let mut made = [0; 2];
+    for number in 0..CALLS / 4 {
+        let (event, name) = (number.to_string(), format!("claim-{number}"));
+        given_up(async { idem.mark_processed("billing", &event).await }, random(2)).await;
+        given_up(async { claim(&idem, &name).await }, random(2)).await;
+        let is_marked = idem.is_processed("billing", &event).await.unwrap();
+        let expected = if is_marked { Marked::Again } else { Marked::First };
+        assert_eq!(idem.mark_processed("billing", &event).await.unwrap(), expected);
+        // Whoever holds it, it is one of the two.
+        let again = claim(&idem, &name).await.unwrap();
+        assert_eq!(again.ran, again.before.is_none());
+        made[usize::from(is_marked)] += 1;
+    }
+    assert!(made.iter().all(|count| *count > 0), "{made:?}");
 }

@@ -10,6 +10,8 @@ use std::{
     thread,
 };
 
+type Answer = dyn Fn(&[String]) -> String + Send + Sync;
+
 /// Listens until the test's process ends.
 pub(crate) struct Fake {
     url: String,
@@ -19,14 +21,23 @@ pub(crate) struct Fake {
 impl Fake {
     /// A server of that version that answers `to_script` to every script.
     pub(crate) fn start(version: &'static str, to_script: &'static str) -> Self {
+        Self::answering(version, move |_| to_script.to_string())
+    }
+
+    /// A server of that version that answers to a script's command what it is told to.
+    pub(crate) fn answering(
+        version: &'static str,
+        answer: impl Fn(&[String]) -> String + Send + Sync + 'static,
+    ) -> Self {
+        let answer: Arc<Answer> = Arc::new(answer);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("redis://{}", listener.local_addr().unwrap());
         let scripts = Arc::new(AtomicUsize::new(0));
         let counter = scripts.clone();
         thread::spawn(move || {
             for client in listener.incoming() {
-                let counter = counter.clone();
-                thread::spawn(move || serve(client.unwrap(), version, to_script, &counter));
+                let (counter, answer) = (counter.clone(), answer.clone());
+                thread::spawn(move || serve(client.unwrap(), version, &*answer, &counter));
             }
         });
         Self { url, scripts }
@@ -42,7 +53,7 @@ impl Fake {
     }
 }
 
-fn serve(client: TcpStream, version: &str, to_script: &str, scripts: &AtomicUsize) {
+fn serve(client: TcpStream, version: &str, answer: &Answer, scripts: &AtomicUsize) {
     let mut requests = BufReader::new(client.try_clone().unwrap());
     while let Some(command) = next(&mut requests) {
         let reply = match command[0].to_ascii_uppercase().as_str() {
@@ -50,7 +61,7 @@ fn serve(client: TcpStream, version: &str, to_script: &str, scripts: &AtomicUsiz
             "TIME" => "*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n".to_string(),
             "EVALSHA" | "EVAL" | "SCAN" => {
                 scripts.fetch_add(1, Ordering::SeqCst);
-                format!("{to_script}\r\n")
+                format!("{}\r\n", answer(&command))
             }
             _ => "+OK\r\n".to_string(),
         };
@@ -60,7 +71,7 @@ fn serve(client: TcpStream, version: &str, to_script: &str, scripts: &AtomicUsiz
     }
 }
 
-fn bulk(text: &str) -> String {
+pub(crate) fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 

@@ -121,7 +121,7 @@ async fn a_lease_is_extended_completed_and_released_once() {
 async fn a_caller_that_hears_nothing_does_not_know() {
     let server = Server::start().unwrap();
     let proxy = Proxy::before(&server).unwrap();
-    let idem = open_with(hasty(150).speculative(true), &proxy.url()).await;
+    let idem = open_with(hasty_to_connect(300).speculative(true), &proxy.url()).await;
     for call in ["execution", "mark", "claim", "receipt"] {
         // It has a connection, since greetings are not answered either.
         warm(&idem).await;
@@ -146,29 +146,30 @@ async fn a_caller_that_hears_nothing_does_not_know() {
 #[tokio::test]
 async fn a_late_answer_is_waited_for_or_found() {
     let server = Server::start().unwrap();
-    let proxy = Proxy::before(&server).unwrap();
-    let idem = open_with(hasty(400), &proxy.url()).await;
+    let proxy = Arc::new(Proxy::before(&server).unwrap());
+    let idem = open_with(hasty(1_000), &proxy.url()).await;
     proxy.set(Mode::DelayReplies(Duration::from_millis(50)));
     assert_eq!(added(&idem, "soon").await.unwrap(), Outcome::Created(1));
-    // Longer than a caller waits for one answer, and only at the commit.
+    // Longer than a caller waits for one answer, and only that to the commit.
     let runs = Runs::default();
-    let proxy = Arc::new(proxy);
+    let before = proxy.counts().delayed;
     let (delayed, counter) = (proxy.clone(), runs.clone());
     let late = request("late", "p");
     let call = idem.execute(&late, move |tx| {
         if counter.bump() == 1 {
-            delayed.set(Mode::DelayReplies(Duration::from_millis(600)));
+            delayed.set(Mode::DelayReplies(Duration::from_millis(1_500)));
         }
         put_one(tx, "late")
     });
     let passes = async {
-        eventually("a late answer", || runs.get() > 0 && proxy.counts().connections > 1).await;
+        eventually("a late answer", || runs.get() > 0 && proxy.counts().delayed > before + 1).await;
         proxy.set(Mode::Pass);
     };
     let (outcome, ()) = tokio::join!(call, passes);
     assert_eq!(outcome.unwrap(), Outcome::Created(1));
     assert_eq!(runs.get(), 1, "it found its own commit and did not run again");
     assert_eq!(put(&idem, "late").await.unwrap(), Outcome::Replayed(1));
+    assert_eq!(proxy.counts().connections, 2);
 }
 
 /// A request that reaches the server when its caller has given up must not come into force.
@@ -176,10 +177,10 @@ async fn a_late_answer_is_waited_for_or_found() {
 async fn a_request_that_comes_too_late_does_nothing() {
     let server = Server::start().unwrap();
     let proxy = Proxy::before(&server).unwrap();
-    let idem = open_with(hasty(150), &proxy.url()).await;
+    let idem = open_with(hasty_to_connect(200), &proxy.url()).await;
     warm(&idem).await;
     let before = proxy.counts().requests;
-    proxy.set(Mode::HoldRequests(Duration::from_millis(600)));
+    proxy.set(Mode::HoldRequests(Duration::from_millis(900)));
     let error = idem.mark_processed("billing", "7").await.unwrap_err();
     assert_eq!(error.certainty(), Certainty::Unknown, "{error}");
     // Every one that was held has arrived: the greetings of new connections are among them.
@@ -202,7 +203,7 @@ async fn a_request_that_comes_too_late_does_nothing() {
 async fn a_network_that_is_gone_for_good_leaves_it_unknown() {
     let server = Server::start().unwrap();
     let proxy = Proxy::before(&server).unwrap();
-    let idem = open_with(hasty(300), &proxy.url()).await;
+    let idem = open_with(hasty_to_connect(300), &proxy.url()).await;
     warm(&idem).await;
     proxy.close();
     proxy.set(cut(1));

@@ -13,6 +13,7 @@ mod fake;
 mod hazards;
 mod integers;
 mod killed_connections;
+mod late;
 mod lost_replies;
 mod memory;
 mod refusals;

@@ -64,6 +64,22 @@ async fn a_server_that_loads_its_data_is_waited_for() {
     assert!(errors.contains("errorstat_LOADING"), "{errors}");
 }
 
+/// A primary that was told to take no writes without replicas.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_without_its_replicas_is_waited_for() {
+    let server = Server::start().unwrap();
+    let (hurried, patient) =
+        (open_with(hasty(100), &server.url()).await, open(&server.url()).await);
+    set(&server, "min-replicas-to-write", "1");
+    let error = hurried.mark_processed("billing", "7").await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Busy { .. }), "{error:?}");
+    assert_eq!(error.certainty(), Certainty::NothingDone);
+    let call = tokio::spawn(async move { put(&patient, "k").await });
+    let replica = Server::start().unwrap();
+    replica.replicate_from(&server).unwrap();
+    assert_eq!(joined("the call", call).await.unwrap(), Outcome::Created(1));
+}
+
 #[tokio::test]
 async fn any_other_error_of_the_server_is_told_as_it_is() {
     let server = Fake::start("7.0.15", "-ERR something else");

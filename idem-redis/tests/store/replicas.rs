@@ -4,7 +4,7 @@ use idem_core::{
     Certainty, Error, ErrorKind, Outcome,
     consumer::{Marked, Recorder},
 };
-use idem_redis::{Hazard, testing::Server};
+use idem_redis::{Hazard, RedisStore, testing::Server};
 
 use crate::setup::*;
 
@@ -17,7 +17,7 @@ fn is_read_only(error: Error) {
 async fn a_replica_is_refused_and_works_when_it_is_promoted() {
     for speculative in [false, true] {
         let (primary, server) = (Server::start().unwrap(), Server::start().unwrap());
-        let idem = open_with(hasty(100).speculative(speculative), &primary.url()).await;
+        let idem = open_with(RedisStore::builder().speculative(speculative), &primary.url()).await;
         put_first(&idem, "k").await;
         assert_eq!(idem.mark_processed("billing", "7").await.unwrap(), Marked::First);
         let claim = claimed(&idem, "c").await;

@@ -34,8 +34,12 @@ pub(crate) async fn open_with(builder: RedisBuilder, url: &str) -> Front {
 
 /// A builder whose stores wait so many milliseconds for an answer, and as long again for things to get better.
 pub(crate) fn hasty(millis: u64) -> RedisBuilder {
-    let timeout = Duration::from_millis(millis);
-    RedisStore::builder().response_timeout(timeout).connection_timeout(timeout)
+    RedisStore::builder().response_timeout(Duration::from_millis(millis))
+}
+
+/// As [`hasty`], also where a connection is not answered.
+pub(crate) fn hasty_to_connect(millis: u64) -> RedisBuilder {
+    hasty(millis).connection_timeout(Duration::from_millis(millis))
 }
 
 /// Adds one to the count `name` under the key `name`.

@@ -24,7 +24,7 @@ async fn a_port_where_nobody_listens_is_unreachable() {
 async fn a_server_that_stands_still_is_unreachable_when_opening() {
     let server = Server::start().unwrap();
     server.pause().unwrap();
-    let error = hasty(100).open(&server.url()).await.unwrap_err();
+    let error = hasty_to_connect(100).open(&server.url()).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Unreachable { .. }), "{error:?}");
     server.resume().unwrap();
     put_first(&open(&server.url()).await, "k").await;
@@ -34,7 +34,7 @@ async fn a_server_that_stands_still_is_unreachable_when_opening() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_do_not_wait_for_each_others_connections() {
     let server = Server::start().unwrap();
-    let idem = open_with(hasty(200), &server.url()).await;
+    let idem = open_with(hasty_to_connect(200), &server.url()).await;
     server.pause().unwrap();
     let started = Instant::now();
     let calls = (0..32).map(|number| {
