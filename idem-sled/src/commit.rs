@@ -83,7 +83,7 @@ pub(crate) enum Applied {
 /// Applies commits as the batch of that number in one transaction of the engine.
 ///
 /// The closure only compares and sets, and may run again: it changes nothing but the transaction.
-pub(crate) fn apply(database: &Database, commits: &[Box<Commit>], number: u64) -> Applied {
+pub(crate) fn apply(database: &Database, commits: &[Commit], number: u64) -> Applied {
     let trees = match guarded(|| Trees::of(database, commits)) {
         Ok(trees) => trees,
         Err(trouble) => return Applied::Refused(trouble),
@@ -140,7 +140,7 @@ struct Trees {
 }
 
 impl Trees {
-    fn of(database: &Database, commits: &[Box<Commit>]) -> sled::Result<Self> {
+    fn of(database: &Database, commits: &[Commit]) -> sled::Result<Self> {
         let mut trees = own(database);
         let mut places: Vec<Place> = Vec::new();
         let items = commits.iter().flat_map(|commit| commit.reads.iter().chain(&commit.writes));
@@ -188,7 +188,7 @@ impl Views<'_> {
             Ok(next)
         })?;
         let mut writes = record_writes(&commit.key, before, after.as_ref());
-        writes.extend(token.map(|token| token_write(token)));
+        writes.extend(token.map(token_write));
         writes.extend(commit.writes.iter().map(|(place, name, value)| {
             (self.trees.index(place), IVec::from(&**name), value.as_deref().map(IVec::from))
         }));

@@ -83,7 +83,7 @@ impl Committer {
         &mut self,
         database: &Database,
         pending: &Pending,
-        mut commits: Vec<Box<Commit>>,
+        mut commits: Vec<Commit>,
     ) -> usize {
         // Nobody waits for these: nothing is done.
         commits.retain(|commit| !commit.reply.is_closed());
@@ -188,7 +188,7 @@ impl Committer {
     }
 }
 
-type Waiting = Vec<Box<Commit>>;
+type Waiting = Vec<Commit>;
 
 /// Answers those at once whose commit has failed: they need not wait for their neighbours'.
 fn tell_stale(commits: Waiting, verdicts: Verdicts) -> (Waiting, Verdicts, usize) {

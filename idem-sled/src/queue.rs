@@ -24,7 +24,7 @@ pub(crate) enum Job {
 
 /// What the committer does next.
 pub(crate) enum Batch {
-    Commits(Vec<Box<Commit>>),
+    Commits(Vec<Commit>),
     Purge(Purge),
 }
 
@@ -77,7 +77,7 @@ impl Queue {
         loop {
             match state.jobs.pop_front() {
                 Some(Job::Purge(purge)) => return Some(Batch::Purge(purge)),
-                Some(Job::Commit(first)) => return Some(Batch::Commits(state.join(first))),
+                Some(Job::Commit(first)) => return Some(Batch::Commits(state.join(*first))),
                 None if state.closed => return None,
                 None => self.arrived.wait(&mut state),
             }
@@ -87,13 +87,13 @@ impl Queue {
 
 impl State {
     /// The commits that share a batch with the first.
-    fn join(&mut self, first: Box<Commit>) -> Vec<Box<Commit>> {
+    fn join(&mut self, first: Commit) -> Vec<Commit> {
         let (mut bytes, mut commits) = (first.size(), vec![first]);
         while commits.len() < MOST && bytes < BYTES {
             match self.jobs.pop_front() {
                 Some(Job::Commit(next)) => {
                     bytes += next.size();
-                    commits.push(next);
+                    commits.push(*next);
                 }
                 Some(other) => {
                     self.jobs.push_front(other);
