@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     database::{Database, Place},
+    expiry::{Expiry, Group},
     failure::{Trouble, guarded},
     names,
     pending::Entry,
@@ -95,7 +96,8 @@ pub(crate) fn apply(database: &Database, commits: &[Commit], number: u64) -> App
         if !verdicts.iter().any(is_written) {
             return abort(verdicts);
         }
-        views.set_batch(number)?;
+        views.set_expiries(number, expiries(commits, &verdicts))?;
+        set_batch(views.views, number)?;
         Ok(verdicts)
     })
 }
@@ -187,8 +189,11 @@ impl Views<'_> {
             token = Some(next);
             Ok(next)
         })?;
-        let mut writes = record_writes(&commit.key, before, after.as_ref());
-        writes.extend(token.map(token_write));
+        let mut writes: Vec<Write> = token.map(token_write).into_iter().collect();
+        if after.as_ref() != before {
+            let bytes = after.as_ref().map(|record| IVec::from(record.to_bytes()));
+            writes.push((RECORDS, IVec::from(&*commit.key), bytes));
+        }
         writes.extend(commit.writes.iter().map(|(place, name, value)| {
             (self.trees.index(place), IVec::from(&**name), value.as_deref().map(IVec::from))
         }));
@@ -224,8 +229,13 @@ impl Views<'_> {
         Ok(Token::next(last, now))
     }
 
-    fn set_batch(&self, number: u64) -> Result<(), UnabortableTransactionError> {
-        set_batch(self.views, number)
+    fn set_expiries(
+        &self,
+        number: u64,
+        expiries: Vec<Expiry>,
+    ) -> Result<(), UnabortableTransactionError> {
+        let Some(group) = Group::new(number, expiries) else { return Ok(()) };
+        self.views[EXPIRY].insert(group.name(), group.to_bytes()).map(drop)
     }
 }
 
@@ -240,26 +250,15 @@ fn token_write(token: Token) -> Write {
     (META, IVec::from(names::TOKEN), Some(IVec::from(&token.as_u64().to_be_bytes())))
 }
 
-/// What replaces a key's record, and its place in the expiry index.
-pub(crate) fn record_writes(
-    key: &[u8],
-    before: Option<&Record>,
-    after: Option<&Record>,
-) -> Vec<Write> {
-    let expiry = |record: Option<&Record>| {
-        record.and_then(Record::purge_at).map(|at| IVec::from(names::of_expiry(at, key)))
-    };
-    let (ended, begun) = (expiry(before), expiry(after));
-    let mut writes = Vec::with_capacity(4);
-    if ended != begun {
-        writes.extend(ended.map(|name| (EXPIRY, name, None)));
-        writes.extend(begun.map(|name| (EXPIRY, name, Some(IVec::default()))));
-    }
-    if before != after {
-        let bytes = after.map(|record| IVec::from(record.to_bytes()));
-        writes.push((RECORDS, IVec::from(key), bytes));
-    }
-    writes
+/// The expiries that a batch adds to the index: those of its records that are not in it yet.
+fn expiries(commits: &[Commit], verdicts: &Verdicts) -> Vec<Expiry> {
+    let added = commits.iter().zip(verdicts).filter_map(|(commit, verdict)| {
+        let Ok(Verdict::Written(Some(after))) = verdict else { return None };
+        let before = commit.seen.record.as_ref().and_then(Record::purge_at);
+        let at = after.purge_at().filter(|at| Some(*at) != before)?;
+        Some((at, commit.key.clone()))
+    });
+    added.collect()
 }
 
 /// Sets all of it, or nothing: the engine reads what it replaces, so that is read first, and nothing can fail

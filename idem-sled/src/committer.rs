@@ -15,8 +15,8 @@ use crate::{
     engine::Engine,
     failure::Trouble,
     marker::Marker,
-    pending::{Entry, Pending},
-    purge::{self, Purge, Removed},
+    pending::Pending,
+    purge::{Due, Purge, Removed},
     queue::{Batch, Queue},
 };
 
@@ -37,10 +37,10 @@ struct Pace {
 }
 
 impl Pace {
-    /// Waits for as many as were answered last, but for a small part of what a batch takes.
+    /// Waits for as many as were answered last, but for no longer than a batch takes.
     fn wait(&self, queue: &Queue) {
         if self.answered > 1 {
-            queue.gather(self.answered, self.took / 4);
+            queue.gather(self.answered, self.took);
         }
     }
 }
@@ -145,14 +145,13 @@ impl Committer {
         if let Some(trouble) = pending.failure() {
             return Err(trouble.nothing_done());
         }
-        let due = purge::due(database, purge.now, purge.limit)?;
-        let all = due.len() < purge.limit;
+        let due = Due::find(database, purge.now, purge.limit)?;
         if due.is_empty() {
-            return Ok(Removed { count: 0, all });
+            return Ok(Removed { count: 0, all: due.all });
         }
         let number = self.number + 1;
-        pending.begin(number, due.iter().map(|(_, key)| Entry::Record(key)));
-        let verdicts = match purge::apply(database, &due, number) {
+        pending.begin(number, due.records());
+        let verdicts = match due.apply(database, number) {
             Applied::Nothing(verdicts) => {
                 pending.end(number);
                 verdicts
@@ -174,7 +173,7 @@ impl Committer {
         for verdict in verdicts {
             count += usize::from(matches!(verdict?, Verdict::Written(_)));
         }
-        Ok(Removed { count, all })
+        Ok(Removed { count, all: due.all })
     }
 
     /// Leaves all that is committed durable, and marks how much that is.

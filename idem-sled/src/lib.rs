@@ -6,6 +6,7 @@ mod committer;
 mod database;
 mod disk;
 mod engine;
+mod expiry;
 mod failure;
 mod marker;
 mod names;

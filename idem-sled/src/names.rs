@@ -1,6 +1,6 @@
 //! What things are called in the trees: every name says how long its parts are, none is joined by a separator.
 
-use idem_core::{Error, Key, Kind, Space, Timestamp};
+use idem_core::{Error, Key, Kind, Space};
 
 /// Names of the store's own trees begin so.
 pub(crate) const OWN: &[u8] = b"idem.";
@@ -9,7 +9,7 @@ pub(crate) const OWN: &[u8] = b"idem.";
 pub(crate) const RECORDS: &str = "idem.records";
 /// Values of effects under spaces and names.
 pub(crate) const VALUES: &str = "idem.values";
-/// Keys under the times from which on they may be purged.
+/// Which records may be purged, and when.
 pub(crate) const EXPIRY: &str = "idem.expiry";
 /// What the store knows of itself.
 pub(crate) const META: &str = "idem.meta";
@@ -32,17 +32,6 @@ pub(crate) fn of_value(space: &Space, name: &[u8]) -> Vec<u8> {
     [&[kind, length], owner, name].concat()
 }
 
-/// The name of an expiry: the time, in an order that bytes have, then the key.
-pub(crate) fn of_expiry(at: Timestamp, key: &[u8]) -> Vec<u8> {
-    [&sortable(at), key].concat()
-}
-
-/// The time and the key of an expiry's name.
-pub(crate) fn read_expiry(name: &[u8]) -> Result<(Timestamp, Vec<u8>), Error> {
-    let (time, key) = name.split_first_chunk().ok_or_else(|| damaged("an expiry is cut short"))?;
-    Ok((unsorted(*time), key.to_vec()))
-}
-
 /// A number as it is kept in [`META`].
 pub(crate) fn read_number(bytes: &[u8]) -> Result<u64, Error> {
     let bytes =
@@ -58,32 +47,9 @@ pub(crate) fn damaged(problem: &str) -> Error {
     Error::nothing_done(idem_core::ErrorKind::Damaged { problem: problem.to_string() })
 }
 
-// The sign bit turned over, negative times come first.
-const SIGN: u64 = 1 << 63;
-
-fn sortable(at: Timestamp) -> [u8; 8] {
-    (at.as_millis().cast_unsigned() ^ SIGN).to_be_bytes()
-}
-
-fn unsorted(bytes: [u8; 8]) -> Timestamp {
-    Timestamp::from_millis((u64::from_be_bytes(bytes) ^ SIGN).cast_signed())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn expiries_sort_as_their_times() {
-        let times = [i64::MIN, -1_000, -1, 0, 1, 255, 256, 1_700_000_000_123, i64::MAX];
-        let times = times.map(Timestamp::from_millis);
-        let names: Vec<_> = times.iter().map(|at| of_expiry(*at, b"key")).collect();
-        assert!(names.is_sorted());
-        for (at, name) in times.iter().zip(&names) {
-            assert_eq!(read_expiry(name).unwrap(), (*at, b"key".to_vec()));
-        }
-        assert!(read_expiry(b"1234567").is_err());
-    }
 
     #[test]
     fn values_of_owners_that_look_alike_have_names_of_their_own() {

@@ -1,14 +1,19 @@
 //! Purging by the expiry index.
 
+use bytes::Bytes;
 use idem_core::{Error, Record, Timestamp};
-use sled::transaction::{ConflictableTransactionError, TransactionalTree, abort};
+use sled::{
+    IVec,
+    transaction::{ConflictableTransactionError, TransactionalTree, abort},
+};
 use tokio::sync::oneshot;
 
 use crate::{
-    commit::{self, Applied, RECORDS, Verdict, Verdicts},
+    commit::{self, Applied, EXPIRY, RECORDS, Verdict, Verdicts},
     database::Database,
+    expiry::{Expiry, Group},
     failure::{Trouble, guarded},
-    names,
+    pending::Entry,
 };
 
 /// Asks to remove at most so many records that may be purged at `now`.
@@ -22,46 +27,90 @@ pub(crate) struct Purge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Removed {
     pub(crate) count: usize,
-    /// Whether nothing was left to look at.
+    /// Whether no more is due.
     pub(crate) all: bool,
 }
 
-/// An entry of the index: from then on this key's record may go.
-pub(crate) type Expiry = (Timestamp, Vec<u8>);
-
-/// The first entries of the index whose time has come.
-pub(crate) fn due(database: &Database, now: Timestamp, limit: usize) -> Result<Vec<Expiry>, Error> {
-    let names =
-        guarded(|| -> sled::Result<Vec<_>> { database.expiry.iter().keys().take(limit).collect() });
-    let names = names.map_err(Trouble::nothing_done)?;
-    let entries = names.iter().map(|name| names::read_expiry(name));
-    entries.take_while(|entry| entry.as_ref().map_or(true, |(at, _)| *at <= now)).collect()
+/// What is due first of all.
+pub(crate) struct Due {
+    expiries: Vec<Expiry>,
+    /// Entries of the index that go, and what comes in their place.
+    entries: Vec<(IVec, Option<Group>)>,
+    /// Whether no more is due.
+    pub(crate) all: bool,
 }
 
-/// Removes the records of these entries, as the batch of that number.
-///
-/// Each is looked at again: what took an expired record's place stays, and has an entry of its own. One verdict
-/// for each entry, [`Verdict::Written`] if its record went.
-pub(crate) fn apply(database: &Database, due: &[Expiry], number: u64) -> Applied {
-    commit::transact(&commit::own(database), |views| {
-        let verdicts: Verdicts = due.iter().map(|entry| remove(views, entry)).collect();
-        if verdicts.iter().any(Result::is_ok) {
-            commit::set_batch(views, number)?;
-            return Ok(verdicts);
+impl Due {
+    /// The first expiries whose time has come, at most so many.
+    pub(crate) fn find(database: &Database, now: Timestamp, limit: usize) -> Result<Self, Error> {
+        let mut due = Self { expiries: Vec::new(), entries: Vec::new(), all: false };
+        let mut entries = database.expiry.iter();
+        while due.expiries.len() < limit {
+            let entry = guarded(|| entries.next().transpose()).map_err(Trouble::nothing_done)?;
+            let Some((name, bytes)) = entry else {
+                due.all = true;
+                break;
+            };
+            let group = Group::from_bytes(&name, &bytes)?;
+            if group.first() > now {
+                due.all = true;
+                break;
+            }
+            let (expiries, rest) = group.split(now, limit - due.expiries.len());
+            due.expiries.extend(expiries);
+            due.entries.push((name, rest));
         }
-        abort(verdicts) as Result<_, ConflictableTransactionError<_>>
-    })
+        Ok(due)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.expiries.is_empty()
+    }
+
+    /// What others can see of it.
+    pub(crate) fn records(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.expiries.iter().map(|(_, key)| Entry::Record(key))
+    }
+
+    /// Removes them, as the batch of that number.
+    ///
+    /// Each record is looked at again: what took an expired one's place stays, and has an expiry of its own. One
+    /// verdict for each, [`Verdict::Written`] if its record went. If one cannot be read, all stay.
+    pub(crate) fn apply(&self, database: &Database, number: u64) -> Applied {
+        commit::transact(&commit::own(database), |views| {
+            let verdicts: Verdicts = self.expiries.iter().map(|due| remove(views, due)).collect();
+            if verdicts.iter().any(Result::is_err) {
+                return abort(verdicts);
+            }
+            self.replace_entries(views)?;
+            commit::set_batch(views, number)?;
+            Ok(verdicts)
+        })
+    }
+
+    fn replace_entries(
+        &self,
+        views: &[TransactionalTree],
+    ) -> Result<(), ConflictableTransactionError<Verdicts>> {
+        for (name, rest) in &self.entries {
+            views[EXPIRY].remove(name)?;
+            if let Some(rest) = rest {
+                views[EXPIRY].insert(rest.name(), rest.to_bytes())?;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn remove(views: &[TransactionalTree], (at, key): &Expiry) -> Result<Verdict, Error> {
     let found = guarded(|| commit::get(&views[RECORDS], key)).map_err(Trouble::nothing_done)?;
-    let record = found.map(|bytes| Record::from_bytes(&bytes::Bytes::copy_from_slice(&bytes)));
-    let record = record.transpose()?.filter(|record| record.purge_at() == Some(*at));
-    let writes = match &record {
-        Some(record) => commit::record_writes(key, Some(record), None),
-        // Nobody's entry.
-        None => vec![(commit::EXPIRY, names::of_expiry(*at, key).into(), None)],
-    };
-    commit::set(views, writes).map_err(Trouble::nothing_done)?;
-    Ok(if record.is_some() { Verdict::Written(None) } else { Verdict::Unchanged })
+    let record = found.map(|bytes| Record::from_bytes(&Bytes::copy_from_slice(&bytes)));
+    match record.transpose()? {
+        Some(record) if record.purge_at() == Some(*at) => {
+            commit::set(views, vec![(RECORDS, IVec::from(&**key), None)])
+                .map_err(Trouble::nothing_done)?;
+            Ok(Verdict::Written(None))
+        }
+        _ => Ok(Verdict::Unchanged),
+    }
 }
