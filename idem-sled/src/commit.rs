@@ -1,6 +1,6 @@
 //! Commits by compare-and-set: many in one transaction of the engine, each of which holds or fails alone.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use bytes::Bytes;
 use idem_core::{Change, Error, Look, Record, Timestamp, Token};
@@ -75,7 +75,7 @@ pub(crate) enum Applied {
     Written(Verdicts),
     /// None of it changed anything.
     Nothing(Verdicts),
-    /// The engine failed before it wrote anything.
+    /// The engine failed before it wrote anything of the batch.
     Refused(Trouble),
     /// The engine failed while it wrote: some may be seen and some not.
     Torn(Trouble),
@@ -89,11 +89,11 @@ pub(crate) fn apply(database: &Database, commits: &[Commit], number: u64) -> App
         Ok(trees) => trees,
         Err(trouble) => return Applied::Refused(trouble),
     };
-    transact(&trees.trees, |views| {
-        let views = Views { views, trees: &trees };
+    transact(&trees.trees, |views, faults| {
+        let views = Views { views, trees: &trees, faults };
         let verdicts: Verdicts = commits.iter().map(|commit| views.run(commit)).collect();
         let is_written = |verdict: &Result<Verdict, _>| matches!(verdict, Ok(Verdict::Written(_)));
-        if !verdicts.iter().any(is_written) {
+        if faults.any() || !verdicts.iter().any(is_written) {
             return abort(verdicts);
         }
         views.set_expiries(number, expiries(commits, &verdicts))?;
@@ -106,14 +106,18 @@ pub(crate) fn apply(database: &Database, commits: &[Commit], number: u64) -> App
 /// to the log.
 pub(crate) fn transact(
     trees: &[Tree],
-    run: impl Fn(&[TransactionalTree]) -> Result<Verdicts, ConflictableTransactionError<Verdicts>>,
+    run: impl Fn(
+        &[TransactionalTree],
+        &Faults,
+    ) -> Result<Verdicts, ConflictableTransactionError<Verdicts>>,
 ) -> Applied {
+    let faults = Faults::default();
     // Whether the engine has begun to write, as far as the closure can tell.
     let is_decided = Cell::new(false);
     let done = guarded(|| -> Result<_, Trouble> {
         let done = trees.transaction(|views: &Vec<TransactionalTree>| {
             is_decided.set(false);
-            let verdicts = run(views);
+            let verdicts = run(views, &faults);
             is_decided.set(verdicts.is_ok());
             verdicts
         });
@@ -124,9 +128,31 @@ pub(crate) fn transact(
         }
     });
     match done {
-        Ok(applied) => applied,
+        Ok(applied) => match faults.0.into_inner() {
+            Some(trouble) => Applied::Refused(trouble),
+            None => applied,
+        },
         Err(trouble) if is_decided.get() => Applied::Torn(trouble),
         Err(trouble) => Applied::Refused(trouble),
+    }
+}
+
+/// What failed while a batch was compared and after which the engine must write no more, so that none of the
+/// batch may be written either.
+#[derive(Default)]
+pub(crate) struct Faults(RefCell<Option<Trouble>>);
+
+impl Faults {
+    /// The error of the one commit that met it.
+    pub(crate) fn note(&self, trouble: Trouble) -> Error {
+        if trouble.is_fatal() {
+            self.0.borrow_mut().get_or_insert_with(|| trouble.clone());
+        }
+        trouble.nothing_done()
+    }
+
+    fn any(&self) -> bool {
+        self.0.borrow().is_some()
     }
 }
 
@@ -170,6 +196,7 @@ pub(crate) fn own(database: &Database) -> Vec<Tree> {
 struct Views<'v> {
     views: &'v [TransactionalTree],
     trees: &'v Trees,
+    faults: &'v Faults,
 }
 
 /// A write inside a transaction: the tree, the name and the value, none to remove it.
@@ -178,7 +205,8 @@ type Write = (usize, IVec, Option<IVec>);
 impl Views<'_> {
     /// Compares, and sets if nothing has changed. Whatever fails, fails this commit alone.
     fn run(&self, commit: &Commit) -> Result<Verdict, Error> {
-        let compared = guarded(|| self.is_unchanged(commit)).map_err(Trouble::nothing_done)?;
+        let compared =
+            guarded(|| self.is_unchanged(commit)).map_err(|trouble| self.faults.note(trouble))?;
         let Some(change) = commit.change.clone().filter(|_| compared) else {
             return Ok(if compared { Verdict::Unchanged } else { Verdict::Stale });
         };
@@ -197,7 +225,7 @@ impl Views<'_> {
         writes.extend(commit.writes.iter().map(|(place, name, value)| {
             (self.trees.index(place), IVec::from(&**name), value.as_deref().map(IVec::from))
         }));
-        set(self.views, writes).map_err(Trouble::nothing_done)?;
+        set(self.views, writes).map_err(|trouble| self.faults.note(trouble))?;
         Ok(Verdict::Written(after))
     }
 
@@ -218,7 +246,7 @@ impl Views<'_> {
 
     fn next_token(&self, now: Timestamp) -> Result<Token, Error> {
         let last = guarded(|| get(&self.views[META], names::TOKEN));
-        let last = match last.map_err(Trouble::nothing_done)? {
+        let last = match last.map_err(|trouble| self.faults.note(trouble))? {
             Some(bytes) => {
                 let number = names::read_number(&bytes)?;
                 let token = Token::from_u64(number);

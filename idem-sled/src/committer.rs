@@ -29,6 +29,9 @@ pub(crate) struct Committer {
     pace: Pace,
 }
 
+/// The longest that a batch waits for more commits.
+const PATIENCE: Duration = Duration::from_millis(1);
+
 /// How long it is worth to wait for those who were just answered to come again.
 #[derive(Default)]
 struct Pace {
@@ -40,7 +43,7 @@ impl Pace {
     /// Waits for as many as were answered last, but for no longer than a batch takes.
     fn wait(&self, queue: &Queue) {
         if self.answered > 1 {
-            queue.gather(self.answered, self.took);
+            queue.gather(self.answered, self.took.min(PATIENCE));
         }
     }
 }
@@ -76,7 +79,7 @@ impl Committer {
             })
         };
         // It is closed only after the committer has ended.
-        engine.read(turn).unwrap_or(0)
+        engine.with(turn).unwrap_or(0)
     }
 
     fn commit(
@@ -100,6 +103,7 @@ impl Committer {
             }
             Applied::Refused(trouble) => {
                 pending.end(number);
+                pending.note(&trouble);
                 refuse(commits, &trouble);
                 0
             }
@@ -158,6 +162,7 @@ impl Committer {
             }
             Applied::Refused(trouble) => {
                 pending.end(number);
+                pending.note(&trouble);
                 return Err(trouble.nothing_done());
             }
             Applied::Torn(trouble) => {

@@ -1,14 +1,21 @@
 //! What is behind a store: the database, the committer, and the ways that a call takes through them.
 
 use std::{
+    future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    thread::JoinHandle,
+    path::{Path, PathBuf},
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, RecvTimeoutError},
+    },
+    task::Poll,
     time::Duration,
 };
 
 use bytes::Bytes;
-use idem_core::{Clock, Error, ErrorKind, Key, Record, Space};
+use idem_core::{Clock, Error, ErrorKind, Key, Record, Space, SystemClock, runtime};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
@@ -30,14 +37,16 @@ use crate::{
 /// The database of one open store, and its committer.
 pub(crate) struct Engine {
     pub(crate) options: SledBuilder,
-    pub(crate) folder: std::path::PathBuf,
+    pub(crate) folder: PathBuf,
     /// None once it is closed. Locked for as long as the engine is asked something, and never while anybody
     /// else's code runs.
     database: RwLock<Option<Database>>,
     pub(crate) pending: Pending,
     pub(crate) queue: Queue,
-    /// Held while closing, so that whoever else closes waits for the end as well.
-    committer: Mutex<Option<JoinHandle<Committer>>>,
+    /// Where the committer comes back when it has ended. Held while closing, so that whoever else closes waits for
+    /// the end as well.
+    committer: Mutex<Option<mpsc::Receiver<Committer>>>,
+    closed: AtomicBool,
 }
 
 impl Engine {
@@ -55,11 +64,14 @@ impl Engine {
             pending: Pending::new(),
             queue: Queue::default(),
             committer: Mutex::new(None),
+            closed: AtomicBool::new(false),
         });
         let committer = Committer::new(marker, wrap(Box::new(files)), batches);
         let shared = Arc::clone(&engine);
-        let thread = thread::start("idem-sled-commit", move || committer.work(&shared))?;
-        *engine.committer.lock() = Some(thread);
+        let (back, end) = mpsc::channel();
+        let work = move || drop(back.send(committer.work(&shared)));
+        thread::start("idem-sled-commit", work)?;
+        *engine.committer.lock() = Some(end);
         Ok(engine)
     }
 
@@ -71,8 +83,25 @@ impl Engine {
         self.options.synchronous
     }
 
-    /// Asks the engine for something.
+    /// Asks the engine for something, for a caller.
     pub(crate) fn read<T>(
+        &self,
+        work: impl FnOnce(&Database) -> sled::Result<T>,
+    ) -> Result<T, Error> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(failure::closed());
+        }
+        self.with(|database| {
+            guarded(|| work(database)).map_err(|trouble| {
+                // A read can make the engine write: it splits pages.
+                self.pending.note(&trouble);
+                trouble.nothing_done()
+            })
+        })
+    }
+
+    /// Does something with the database, if it is still there.
+    pub(crate) fn with<T>(
         &self,
         work: impl FnOnce(&Database) -> Result<T, Error>,
     ) -> Result<T, Error> {
@@ -84,13 +113,13 @@ impl Engine {
 
     /// The committed record of a key, durable or not.
     fn record(&self, key: &[u8]) -> Result<Option<Record>, Error> {
-        let found = self.read(|database| ask(|| database.records.get(key)))?;
+        let found = self.read(|database| database.records.get(key))?;
         found.map(|bytes| Record::from_bytes(&Bytes::copy_from_slice(&bytes))).transpose()
     }
 
     /// The committed value under a name, durable or not.
     pub(crate) fn value(&self, place: &Place, name: &[u8]) -> Result<Option<Bytes>, Error> {
-        let found = self.read(|database| ask(|| database.tree(place)?.get(name)))?;
+        let found = self.read(|database| database.tree(place)?.get(name))?;
         Ok(found.map(|bytes| Bytes::copy_from_slice(&bytes)))
     }
 
@@ -129,7 +158,7 @@ impl Engine {
                 None => database.records.iter(),
             };
             // Ends at the first error, which the engine would give for ever.
-            ask(|| records.take(limit).collect::<sled::Result<Vec<_>>>())
+            records.take(limit).collect::<sled::Result<Vec<_>>>()
         })?;
         self.pending.wait_for_all().await?;
         let parsed = records.into_iter().map(|(key, record)| {
@@ -146,14 +175,30 @@ impl Engine {
     ) -> Result<Verdict, Error> {
         let (reply, answer) = oneshot::channel();
         self.push(Job::Commit(Box::new(commit(reply))))?;
-        answer.await.unwrap_or_else(|_| Err(failure::lost()))
+        self.answer(answer).await
     }
 
     /// Has the committer remove some records.
     pub(crate) async fn purge(&self, limit: usize) -> Result<Removed, Error> {
         let (reply, answer) = oneshot::channel();
         self.push(Job::Purge(Purge { now: self.clock().now(), limit, reply }))?;
-        answer.await.unwrap_or_else(|_| Err(failure::lost()))
+        self.answer(answer).await
+    }
+
+    /// What the committer answers; or that it is unknown, if something has failed since and the committer waits
+    /// for the engine for ever.
+    async fn answer<T>(&self, mut answer: oneshot::Receiver<Result<T, Error>>) -> Result<T, Error> {
+        let failure = pin!(self.pending.wait_for_failure());
+        match first_of(Pin::new(&mut answer), failure).await {
+            Ok(answer) => answer.unwrap_or_else(|_| Err(failure::lost())),
+            Err(trouble) => {
+                let patience = runtime::sleep(&SystemClock, self.options.busy_timeout);
+                match first_of(Pin::new(&mut answer), patience).await {
+                    Ok(answer) => answer.unwrap_or_else(|_| Err(failure::lost())),
+                    Err(()) => Err(trouble.unknown()),
+                }
+            }
+        }
     }
 
     fn push(&self, job: Job) -> Result<(), Error> {
@@ -168,31 +213,54 @@ impl Engine {
     pub(crate) fn close(&self) -> Result<(), Error> {
         let mut committer = self.committer.lock();
         self.queue.close();
-        let Some(thread) = committer.take() else { return Ok(()) };
-        let joined = thread.join();
-        let database = self.database.write().take();
-        let (Ok(mut committer), Some(database)) = (joined, database) else { return Ok(()) };
+        let ended = committer.take().map(|end| self.end(&end));
+        self.closed.store(true, Ordering::Release);
+        ended.unwrap_or(Ok(()))
+    }
+
+    fn end(&self, committer: &mpsc::Receiver<Committer>) -> Result<(), Error> {
+        let busy = || {
+            let waited = self.options.busy_timeout;
+            Error::nothing_done(ErrorKind::Busy { waited })
+        };
+        let mut committer = self.wait_for(committer)?;
+        let Some(database) = self.database.write().take() else { return Ok(()) };
         let ended = committer.end(&database, &self.pending);
         let is_let_go = let_go(database, &self.folder, self.options.busy_timeout);
         // The folder's own lock goes last.
         drop(committer);
         ended.map_err(Trouble::nothing_done)?;
-        match is_let_go {
-            true => Ok(()),
-            false => {
-                let waited = self.options.busy_timeout;
-                Err(Error::nothing_done(ErrorKind::Busy { waited }))
+        if is_let_go { Ok(()) } else { Err(busy()) }
+    }
+
+    /// Waits for the committer to end; not for ever, once something has failed.
+    fn wait_for(&self, committer: &mpsc::Receiver<Committer>) -> Result<Committer, Error> {
+        loop {
+            let failed = self.pending.failure();
+            match (committer.recv_timeout(self.options.busy_timeout), failed) {
+                (Ok(committer), _) => return Ok(committer),
+                (Err(RecvTimeoutError::Timeout), None) => {}
+                (Err(_), Some(trouble)) => return Err(trouble.nothing_done()),
+                (Err(RecvTimeoutError::Disconnected), None) => return Err(failure::lost()),
             }
         }
     }
 }
 
-fn ask<T>(work: impl FnOnce() -> sled::Result<T>) -> Result<T, Error> {
-    guarded(work).map_err(Trouble::nothing_done)
+/// What the first gives, or else what the second gives before it.
+async fn first_of<A: Future + Unpin, B: Future + Unpin>(
+    mut first: A,
+    mut second: B,
+) -> Result<A::Output, B::Output> {
+    poll_fn(|context| match Pin::new(&mut first).poll(context) {
+        Poll::Ready(output) => Poll::Ready(Ok(output)),
+        Poll::Pending => Pin::new(&mut second).poll(context).map(Err),
+    })
+    .await
 }
 
 /// Drops the engine's handles, and says whether its files are let go.
-fn let_go(database: Database, folder: &std::path::Path, patience: Duration) -> bool {
+fn let_go(database: Database, folder: &Path, patience: Duration) -> bool {
     // On a thread of its own: after some failures the engine waits there for ever. It may panic, too.
     let drop_it = move || drop(catch_unwind(AssertUnwindSafe(|| drop(database))));
     let is_started = thread::start("idem-sled-drop", drop_it).is_ok();

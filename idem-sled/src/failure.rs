@@ -31,6 +31,12 @@ impl Trouble {
         self.with(Certainty::Unknown)
     }
 
+    /// Whether the engine must write no more: after some failed writes its next flush waits for ever.
+    pub(crate) fn is_fatal(&self) -> bool {
+        use sled::Error::{CollectionNotFound, Corruption, Unsupported};
+        !matches!(self, Self::Engine(Corruption { .. } | CollectionNotFound(_) | Unsupported(_)))
+    }
+
     fn with(self, certainty: Certainty) -> Error {
         Error::new(self.kind(), certainty).with_source(self)
     }

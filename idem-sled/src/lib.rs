@@ -8,6 +8,8 @@ mod disk;
 mod engine;
 mod expiry;
 mod failure;
+#[cfg(test)]
+mod gate;
 mod marker;
 mod names;
 mod opening;

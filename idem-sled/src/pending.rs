@@ -81,6 +81,22 @@ impl Pending {
         });
     }
 
+    /// As [`Pending::fail`], if the engine must write no more after this.
+    pub(crate) fn note(&self, trouble: &Trouble) {
+        if trouble.is_fatal() {
+            self.fail(trouble.clone());
+        }
+    }
+
+    /// Returns when nothing can become durable any more.
+    pub(crate) async fn wait_for_failure(&self) -> Trouble {
+        let mut progress = self.progress.subscribe();
+        let failed = progress.wait_for(|now| now.failed.is_some()).await;
+        let failed = failed.ok().and_then(|now| now.failed.clone());
+        // It cannot be gone: this borrows it.
+        failed.unwrap_or_else(|| Trouble::Panicked("the store is gone".to_string()))
+    }
+
     /// Why nothing can become durable any more.
     pub(crate) fn failure(&self) -> Option<Trouble> {
         self.progress.borrow().failed.clone()

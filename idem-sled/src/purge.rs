@@ -9,7 +9,7 @@ use sled::{
 use tokio::sync::oneshot;
 
 use crate::{
-    commit::{self, Applied, EXPIRY, RECORDS, Verdict, Verdicts},
+    commit::{self, Applied, EXPIRY, Faults, RECORDS, Verdict, Verdicts},
     database::Database,
     expiry::{Expiry, Group},
     failure::{Trouble, guarded},
@@ -77,8 +77,9 @@ impl Due {
     /// Each record is looked at again: what took an expired one's place stays, and has an expiry of its own. One
     /// verdict for each, [`Verdict::Written`] if its record went. If one cannot be read, all stay.
     pub(crate) fn apply(&self, database: &Database, number: u64) -> Applied {
-        commit::transact(&commit::own(database), |views| {
-            let verdicts: Verdicts = self.expiries.iter().map(|due| remove(views, due)).collect();
+        commit::transact(&commit::own(database), |views, faults| {
+            let removed = self.expiries.iter().map(|due| remove(views, due, faults));
+            let verdicts: Verdicts = removed.collect();
             if verdicts.iter().any(Result::is_err) {
                 return abort(verdicts);
             }
@@ -102,13 +103,18 @@ impl Due {
     }
 }
 
-fn remove(views: &[TransactionalTree], (at, key): &Expiry) -> Result<Verdict, Error> {
-    let found = guarded(|| commit::get(&views[RECORDS], key)).map_err(Trouble::nothing_done)?;
+fn remove(
+    views: &[TransactionalTree],
+    (at, key): &Expiry,
+    faults: &Faults,
+) -> Result<Verdict, Error> {
+    let found = guarded(|| commit::get(&views[RECORDS], key));
+    let found = found.map_err(|trouble| faults.note(trouble))?;
     let record = found.map(|bytes| Record::from_bytes(&Bytes::copy_from_slice(&bytes)));
     match record.transpose()? {
         Some(record) if record.purge_at() == Some(*at) => {
             commit::set(views, vec![(RECORDS, IVec::from(&**key), None)])
-                .map_err(Trouble::nothing_done)?;
+                .map_err(|trouble| faults.note(trouble))?;
             Ok(Verdict::Written(None))
         }
         _ => Ok(Verdict::Unchanged),
