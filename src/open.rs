@@ -6,11 +6,13 @@ use idem_core::{DynStore, Error, ErrorKind, Field};
 
 #[cfg(feature = "memory")]
 mod memory;
+#[cfg(feature = "sled")]
+mod sled;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
 /// Every scheme that there is, and the feature that brings it.
-const SCHEMES: [(&str, &str); 2] = [("memory", "memory"), ("sqlite", "sqlite")];
+const SCHEMES: [(&str, &str); 3] = [("memory", "memory"), ("sled", "sled"), ("sqlite", "sqlite")];
 
 /// Opens the store that a URL names, for a program that chooses at run time.
 ///
@@ -19,6 +21,7 @@ const SCHEMES: [(&str, &str); 2] = [("memory", "memory"), ("sqlite", "sqlite")];
 /// | `memory:` | a new one in memory | `capacity`: entries at most |
 /// | `sqlite:orders.db` | that file | `synchronous`: `full` or `normal`; `busy_timeout_ms`; `dedicated_writer`: `true` or `false` |
 /// | `sqlite::memory:` | a new one in SQLite's memory | as above |
+/// | `sled:orders` | that folder | `sync`: `full` or `flush` |
 ///
 /// Options follow a `?` and are separated by `&`: `sqlite:orders.db?synchronous=normal`. In a path, `%`, `?`
 /// and `#` are written `%25`, `%3F` and `%23`. With a store chosen so, effects have the portable
@@ -49,6 +52,8 @@ pub async fn open(url: &str) -> Result<Arc<DynStore>, Error> {
     match &*url.scheme.to_ascii_lowercase() {
         #[cfg(feature = "memory")]
         "memory" => memory::open(url),
+        #[cfg(feature = "sled")]
+        "sled" => sled::open(url).await,
         #[cfg(feature = "sqlite")]
         "sqlite" => sqlite::open(url).await,
         scheme => Err(unknown_scheme(scheme)),

@@ -2,7 +2,10 @@
 
 // Helpers of tests are no tests to the lint.
 #![allow(clippy::unwrap_used)]
-#![cfg_attr(not(any(feature = "memory", feature = "sqlite")), allow(unused_imports))]
+#![cfg_attr(
+    not(any(feature = "memory", feature = "sled", feature = "sqlite")),
+    allow(unused_imports)
+)]
 
 use idem_store::{DynStore, Error, ErrorKind, Idem, Key, Outcome, Request};
 use std::sync::Arc;
@@ -17,7 +20,7 @@ async fn refused(url: &str) -> String {
     }
 }
 
-#[cfg(any(feature = "memory", feature = "sqlite"))]
+#[cfg(any(feature = "memory", feature = "sled", feature = "sqlite"))]
 async fn works(store: Arc<DynStore>) -> Result<Idem<Arc<DynStore>>, Error> {
     let idem = Idem::new(store);
     let request = Request::new(Key::new("north", "sign-up", "a")?);
@@ -59,6 +62,12 @@ async fn a_scheme_whose_feature_is_off_names_the_feature_sqlite() {
     assert!(refused("sqlite:orders.db").await.contains("feature `sqlite`"));
 }
 
+#[cfg(not(feature = "sled"))]
+#[tokio::test]
+async fn a_scheme_whose_feature_is_off_names_the_feature_sled() {
+    assert!(refused("sled:orders").await.contains("feature `sled`"));
+}
+
 #[cfg(feature = "memory")]
 #[tokio::test]
 async fn memory_opens_with_its_options() {
@@ -90,6 +99,35 @@ async fn sqlite_opens_a_file_with_its_options_and_keeps_it() {
     let again = Idem::new(idem_store::open(&format!("sqlite:{escaped}")).await.unwrap());
     let request = Request::new(Key::new("north", "sign-up", "a").unwrap());
     assert_eq!(again.execute(&request, |_| Ok(0)).await.unwrap(), Outcome::Replayed(7));
+}
+
+#[cfg(feature = "sled")]
+#[tokio::test]
+async fn sled_opens_a_folder_with_its_options_and_keeps_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let odd = folder.path().join("50% of #1?");
+    let escaped = odd.display().to_string();
+    let escaped = escaped.replace('%', "%25").replace('#', "%23").replace('?', "%3F");
+    let idem = works(idem_store::open(&format!("sled:{escaped}?sync=flush")).await.unwrap());
+    let idem = idem.await.unwrap();
+    assert_eq!(idem.guarantees().durability, idem_store::Durability::ProcessCrash);
+    idem.close().await.unwrap();
+    assert!(odd.is_dir());
+    let again = Idem::new(idem_store::open(&format!("sled:{escaped}?sync=full")).await.unwrap());
+    assert_eq!(again.guarantees().durability, idem_store::Durability::PowerLoss);
+    let request = Request::new(Key::new("north", "sign-up", "a").unwrap());
+    assert_eq!(again.execute(&request, |_| Ok(0)).await.unwrap(), Outcome::Replayed(7));
+}
+
+#[cfg(feature = "sled")]
+#[tokio::test]
+async fn bad_options_of_sled_are_refused() {
+    assert!(refused("sled:").await.contains("`sled:orders`"));
+    assert!(refused("sled://orders").await.contains("`sled:orders`"));
+    let unknown = refused("sled:x?synchronous=full").await;
+    assert!(unknown.contains("no option `synchronous`: it has `sync`"), "{unknown}");
+    assert!(refused("sled:x?sync=off").await.contains("`full` or `flush`"));
+    assert!(!std::path::Path::new("x").exists(), "nothing may be created");
 }
 
 #[cfg(feature = "sqlite")]
