@@ -8,8 +8,7 @@ use idem_redis::RedisStore;
 
 use super::{Url, bad_value, unknown_option};
 
-const OPTIONS: &str =
-    "`prefix`, `speculative`, `connection_timeout_ms` and `response_timeout_ms`";
+const OPTIONS: &str = "`prefix`, `speculative`, `connection_timeout_ms` and `response_timeout_ms`";
 
 pub(super) async fn open(scheme: &str, url: Url<'_>) -> Result<Arc<DynStore>, Error> {
     let mut builder = RedisStore::builder();
