@@ -1,7 +1,7 @@
 //! One function on every backend that is compiled in, each behind `Arc<DynStore>`.
 //!
 //! `cargo run --example backends --all-features [URL ..]`; without URLs, one of each backend: new files in a
-//! temporary folder, and a `redis-server` of its own.
+//! temporary folder, and a `redis-server` of its own. URLs must name places that hold no such orders yet.
 
 use std::sync::Arc;
 
@@ -70,7 +70,8 @@ async fn run(shop: &Shop) -> Result<(), Failure> {
     assert_eq!(place(shop, ["north", "phone-order", "intent-a"], 3).await?, Outcome::Created(2));
 
     let failing = ["north", "web-order", "intent-b"];
-    let failed = shop.execute(&request(failing, 5)?, |tx| {
+    let request = request(failing, 5)?;
+    let failed = shop.execute(&request, |tx| {
         insert(tx, 5)?;
         Err::<u64, _>("the power of the shop fails here".into())
     });

@@ -91,6 +91,10 @@ struct Url<'u> {
     /// As it was given.
     #[cfg_attr(not(feature = "redis"), allow(dead_code))]
     raw_path: &'u str,
+    #[cfg_attr(
+        not(any(feature = "memory", feature = "sqlite", feature = "sled")),
+        allow(dead_code)
+    )]
     path: Cow<'u, str>,
     options: Vec<(Cow<'u, str>, Cow<'u, str>)>,
 }

@@ -229,7 +229,8 @@ mod redis {
 
     #[tokio::test]
     async fn a_socket_opens_with_its_database_and_its_password() {
-        let server = Server::builder().password("p+w?&/:@%").start().unwrap();
+        let server = Server::start().unwrap();
+        server.command(&["CONFIG", "SET", "requirepass", "p+w?&/:@%"]).unwrap();
         let socket = server.socket().display().to_string();
         let url = format!("redis+unix://{socket}?db=2&pass=p%2Bw%3F%26%2F%3A%40%25&prefix=shop");
         works(idem_store::open(&url).await.unwrap()).await.unwrap();
