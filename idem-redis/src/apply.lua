@@ -54,9 +54,22 @@ if not by_set then
   end
 end
 
+-- What is written stays written: a right that would be found lacking half way is asked for first.
+local sets = change == 'set' or string.find(writes, '1', 1, true)
+local deletes = change == 'remove' or string.find(writes, '0', 1, true)
+if sets and deletes then
+  if not redis.acl_check_cmd('SET', record, '') or not redis.acl_check_cmd('DEL', record) then
+    return redis.error_reply('NOPERM this user lacks the right to SET, or to DEL')
+  end
+end
+
 if token == 'next' then
   local last = redis.call('GET', KEYS[2])
-  if last and not string.match(last, '^%d+$') then
+  if last and not (last == '0' or string.match(last, '^[1-9]%d*$')) then
+    return { nonce, 'damaged', text(now) }
+  end
+  -- None is left to count to: compared as text, which is exact.
+  if last and (#last > 19 or #last == 19 and last >= '9223372036854775807') then
     return { nonce, 'damaged', text(now) }
   end
   if token_floor == '' then

@@ -29,6 +29,9 @@ const MOST_VALUES: usize = 100_000;
 /// all, and it holds them more than once while the script runs.
 const MOST_BYTES: usize = 128 << 20;
 
+/// What every server takes in one argument, whatever it was told (`proto-max-bulk-len`).
+const LEAST_LIMIT: usize = 1 << 20;
+
 /// A script, whose numbers are doubles, adds spans of fewer milliseconds to the server's time exactly.
 const MOST_EXACT: i64 = 1 << 52;
 
@@ -184,6 +187,11 @@ impl<'s> Call<'s> {
         }
     }
 
+    /// Whether the attempt rests on nothing that was read.
+    fn assumes(&self) -> bool {
+        self.progress.lock().assumed.is_some()
+    }
+
     /// Whether the record that the attempt assumes has ended, as far as can be told here.
     fn has_ended(&self, stamping: Stamping) -> bool {
         let assumed = &self.progress.lock().assumed;
@@ -216,22 +224,30 @@ impl<'s> Call<'s> {
                     return Err(Error::nothing_done(ErrorKind::Unreachable { waited }));
                 }
                 Ok(script::Applied::Damaged) => {
-                    return Err(damaged("the last token of the tenant is no number"));
+                    return Err(damaged(
+                        "the last token of the tenant is no number below 2^63 - 1",
+                    ));
                 }
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
             told = None;
-            if failure.is_too_large() {
-                let kind =
-                    ErrorKind::TooLarge { size: commit.size().0, limit: None, unit: "bytes" };
+            let is_lost = failure.meaning == Meaning::Lost;
+            let limit = match commit.longest() {
+                // The server ends the connection after that, so that its reason may be lost.
+                longest if is_lost && longest > LEAST_LIMIT => {
+                    self.store.link.longest_argument().await.filter(|limit| longest > *limit)
+                }
+                _ => None,
+            };
+            if limit.is_some() || failure.is_too_large() {
+                let kind = ErrorKind::TooLarge { size: commit.size().0, limit, unit: "bytes" };
                 return Err(Error::nothing_done(kind).with_source(failure.cause));
             }
             if !commit.does_something() {
                 patience.bear_reading(failure).await?;
                 continue;
             }
-            let is_lost = failure.meaning == Meaning::Lost;
             self.progress.lock().in_doubt |= is_lost;
             if is_lost && !may_resend {
                 return Err(failure.into_error(self.store.link.timeouts().response));
@@ -362,7 +378,14 @@ impl Optimistic for Call<'_> {
         };
         let commit = self.commit_on(key, seen, overlay, becomes);
         check_size(&commit)?;
-        match self.settle(&commit, may_resend(&change, &commit)).await? {
+        let settled = match self.settle(&commit, may_resend(&change, &commit)).await {
+            // Nothing was read before: what there is may need no room.
+            Err(error) if matches!(error.kind(), ErrorKind::Full) && self.assumes() => {
+                return Ok(Applied::Stale);
+            }
+            settled => settled?,
+        };
+        match settled {
             script::Applied::Done { now, token } => {
                 let now = match stamping {
                     Stamping::At(now) => now,

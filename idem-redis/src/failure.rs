@@ -84,7 +84,7 @@ fn meaning(cause: &RedisError) -> Meaning {
         Some("READONLY") => return Meaning::ReadOnly,
         Some(
             "LOADING" | "BUSY" | "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" | "NOREPLICAS"
-            | "UNBLOCKED",
+            | "UNBLOCKED" | "MISCONF",
         ) => return Meaning::Wait,
         Some(_) => return Meaning::Refused,
         None => {}
@@ -111,8 +111,17 @@ fn refusal(cause: &RedisError) -> ErrorKind {
             problem: "the server is part of a cluster: name it by `redis+cluster://`".to_string(),
         },
         _ if cause.kind() == DriverKind::AuthenticationFailed => ErrorKind::Denied,
+        _ if lacks_a_right(cause) => ErrorKind::Denied,
         _ => ErrorKind::Store,
     }
+}
+
+/// Whether a command within the script was refused for want of a right: that has no code of its own (7.0, 7.2).
+fn lacks_a_right(cause: &RedisError) -> bool {
+    let says = cause.detail().unwrap_or_default();
+    ["The user executing the script can't", "ACL failure in script"]
+        .iter()
+        .any(|start| says.starts_with(start))
 }
 
 /// What an answer that this library's script cannot have given means.

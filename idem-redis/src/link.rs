@@ -142,6 +142,13 @@ impl Link {
         answer.and_then(Value::extract_error).map_err(|cause| self.failed(number, cause))
     }
 
+    /// How long an argument of a command may be, if the server tells.
+    pub(crate) async fn longest_argument(&self) -> Option<usize> {
+        let answer = self.send(redis::cmd("CONFIG").arg("GET").arg("proto-max-bulk-len")).await;
+        let pair: (String, usize) = redis::from_redis_value(answer.ok()?).ok()?;
+        Some(pair.1)
+    }
+
     /// Lets go of the connection; the next command opens another.
     pub(crate) fn disconnect(&self) {
         *self.current.write() = None;
@@ -156,8 +163,9 @@ impl Link {
     fn failed(&self, number: u64, cause: RedisError) -> Failure {
         let failure = Failure::of_command(cause);
         // After a lost answer a connection may hand its answers to the wrong commands, and one to a server
-        // that takes no writes leads nowhere.
-        if matches!(failure.meaning, Meaning::Lost | Meaning::ReadOnly) {
+        // that takes no writes leads nowhere; one that was sent too much is ended.
+        let leads_on = !matches!(failure.meaning, Meaning::Lost | Meaning::ReadOnly);
+        if !leads_on || failure.is_too_large() {
             let mut current = self.current.write();
             if current.as_ref().is_some_and(|current| current.number == number) {
                 *current = None;

@@ -108,6 +108,17 @@ impl<'c> Commit<'c> {
         (rest + values.map(length).sum::<usize>(), self.reads.len() + self.writes.len())
     }
 
+    /// The length of its longest argument.
+    pub(crate) fn longest(&self) -> usize {
+        let values = self.reads.iter().chain(&self.writes);
+        let values = values.map(|(_, value)| value.as_ref().map_or(0, Bytes::len));
+        let rest = match &self.becomes {
+            Becomes::Set(draft) => draft.rest.len(),
+            Becomes::Kept | Becomes::Removed => 0,
+        };
+        values.fold(rest, usize::max)
+    }
+
     /// Adds everything after the script. The nonce comes back in the answer; after the time `not_after` of the
     /// server's it does nothing.
     pub(crate) fn fill(&self, nonce: u64, not_after: Timestamp, command: &mut Cmd) {

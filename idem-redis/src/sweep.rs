@@ -163,9 +163,13 @@ struct Found {
 /// What lies under a name; none if nothing does any more.
 async fn find(store: &Inner, name: Vec<u8>) -> Result<Option<Found>, Error> {
     let Some(key) = store.prefix.key(&name) else { return Ok(None) };
-    let seen = store.look_patiently(&name, &[]).await?;
-    let now = store.decided_now(seen.now);
-    let record = decode(seen.record, &name).transpose();
+    let (record, now) = match store.look_patiently(&name, &[]).await {
+        Ok(seen) => (decode(seen.record, &name).transpose(), store.decided_now(seen.now)),
+        Err(error) if matches!(error.kind(), ErrorKind::Damaged { .. }) => {
+            (Some(Err(error)), store.estimated_now())
+        }
+        Err(error) => return Err(error),
+    };
     Ok(record.map(|record| Found { key, name, record, now }))
 }
 
