@@ -3,7 +3,10 @@
 use idem_core::Error;
 use sled::{Db, Tree};
 
-use crate::{failure::Trouble, names};
+use crate::{
+    failure::{Trouble, guarded},
+    names,
+};
 
 /// One open database.
 pub(crate) struct Database {
@@ -28,7 +31,7 @@ impl Database {
 
     /// A number that the store keeps of itself.
     pub(crate) fn number(&self, name: &[u8]) -> Result<Option<u64>, Error> {
-        let bytes = self.meta.get(name).map_err(|error| Trouble::from(error).nothing_done())?;
+        let bytes = guarded(|| self.meta.get(name)).map_err(Trouble::nothing_done)?;
         bytes.map(|bytes| names::read_number(&bytes)).transpose()
     }
 

@@ -1,9 +1,9 @@
 //! Making what is committed durable.
 //!
 //! The engine's `flush` writes its log and calls `sync_file_range`, which empties no cache of the disk and
-//! writes no metadata: it survives a crash of the process only. What is over 128 KiB (a value, or a page of up
-//! to sixteen smaller ones) the engine writes to a file of its own under `blobs/`, and never syncs that. So the
-//! store syncs both, on descriptors of its own.
+//! writes no metadata: it survives a crash of the process only. What is over 128 KiB (a value, or a page of a
+//! tree, which holds some ten of them) the engine writes to a file of its own under `blobs/`, and never syncs that.
+//! So the store syncs both, on descriptors of its own.
 
 use std::{
     collections::HashSet,
@@ -147,6 +147,30 @@ mod tests {
         fs::remove_file(folder.path().join("2")).unwrap();
         blobs.sync().unwrap();
         assert_eq!(blobs.again, [""; 0]);
+    }
+
+    /// The names that a batch of these values made the store sync.
+    fn synced(lengths: &[usize], synchronous: Synchronous) -> usize {
+        let folder = tempfile::tempdir().unwrap();
+        let database = Database::new(sled::open(folder.path()).unwrap()).unwrap();
+        let mut files = Files::new(folder.path(), synchronous).unwrap();
+        files.make_durable(&database).unwrap();
+        for (number, length) in lengths.iter().enumerate() {
+            database.values.insert(number.to_be_bytes(), vec![7; *length]).unwrap();
+        }
+        files.make_durable(&database).unwrap();
+        files.blobs.again.len()
+    }
+
+    #[test]
+    fn the_files_of_large_values_and_of_pages_of_smaller_ones_are_synced() {
+        // A quarter of the engine's segment of 512 KiB, less its headers and the key's few bytes.
+        let limit = (512 << 10) / 4 - 20 - 32;
+        assert_eq!(synced(&[limit - 100], Synchronous::Full), 0);
+        assert_eq!(synced(&[limit + 1], Synchronous::Full), 1);
+        assert!(synced(&[20_000; 30], Synchronous::Full) > 0, "pages are written as a whole");
+        assert_eq!(synced(&[1_000; 100], Synchronous::Full), 0);
+        assert_eq!(synced(&[300_000], Synchronous::Flush), 0, "it was told to leave that out");
     }
 
     #[test]

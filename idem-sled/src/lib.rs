@@ -37,8 +37,8 @@
 //!
 //! # Durability
 //! The engine's `flush` is no more than `sync_file_range`, which empties no cache of the disk. The store syncs the
-//! log, and the files under `blobs/` that the engine makes for whatever is over 128 KiB: a value, or a page of its
-//! tree with up to sixteen smaller ones. What the engine moves when it makes room in its log it takes for durable
+//! log, and the files under `blobs/` that the engine makes for whatever is over 128 KiB: a value, or a page of a
+//! tree, which holds some ten of them (so values from 14 KiB on may come to lie there). What the engine moves when it makes room in its log it takes for durable
 //! after its own flush; a sync of the store, or the one that the engine does every half second, follows long before
 //! it writes over the old place, but no promise of the engine's says so.
 //!

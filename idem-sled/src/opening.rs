@@ -95,15 +95,22 @@ fn open_engine(options: &SledBuilder, folder: &Path, deadline: Instant) -> Resul
     if let Some(bytes) = options.cache_capacity {
         config = config.cache_capacity(bytes);
     }
+    let mut was_let_go = false;
     loop {
         let trouble = match guarded(|| config.open()) {
             Ok(db) => return Ok(db),
             Err(trouble) => trouble,
         };
-        // The engine has no kind of error for its lock: ask the lock.
+        // The engine has no kind of error for its lock: ask the lock, and once more, as it may just have been let
+        // go.
         if is_let_go(folder) {
-            return Err(damaged(folder, trouble));
+            if was_let_go {
+                return Err(damaged(folder, trouble));
+            }
+            was_let_go = true;
+            continue;
         }
+        was_let_go = false;
         if Instant::now() >= deadline {
             return Err(in_use(folder).with_source(trouble));
         }

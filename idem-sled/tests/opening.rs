@@ -249,6 +249,16 @@ async fn what_was_damaged_or_lost_is_an_error_every_time_and_never_an_empty_stor
 }
 
 #[tokio::test]
+async fn what_is_gone_is_not_made_anew_beside_what_is_left() {
+    let folder = filled().await;
+    fs::remove_file(folder.path().join("db")).unwrap();
+    fs::remove_file(&snapshots(folder.path())[0]).unwrap();
+    let refused = problem(opened(folder.path()).await);
+    assert!(refused.contains("`db`") && refused.contains("restore"), "{refused}");
+    assert!(!folder.path().join("db").exists());
+}
+
+#[tokio::test]
 async fn a_damaged_log_shows_its_receipts_or_errors_and_never_runs_one_again() {
     let damages: [(&str, Damage); 3] = [
         ("halved", |folder| {
