@@ -57,7 +57,8 @@ impl fmt::Debug for RedisBuilder {
 }
 
 impl RedisBuilder {
-    /// How long after a record may be purged the server removes it by itself, under its own clock.
+    /// How long after a record may be purged the server removes it by itself, under its own clock: at least, see
+    /// [`RedisBuilder::grace`].
     const GRACE: Duration = Duration::from_secs(60);
 
     /// What all keys of the store begin with: 1 to 255 bytes without braces. `idem` unless told.
@@ -109,6 +110,11 @@ impl RedisBuilder {
         self
     }
 
+    /// While a call may still send a commit again, which must find that it was applied, the record stays.
+    fn grace(&self) -> Duration {
+        Self::GRACE.max(self.response_timeout.saturating_mul(4))
+    }
+
     /// Opens a store on the server, or the cluster, that a URL names.
     ///
     /// - `redis://user:password@host:6379/0`: user, password, port and database number may be left out;
@@ -129,6 +135,7 @@ impl RedisBuilder {
             connection: timeout("connection timeout", self.connection_timeout)?,
             response: timeout("response timeout", self.response_timeout)?,
         };
+        let grace = Span::new("grace", self.grace())?;
         let options = Options {
             timeouts,
             #[cfg(feature = "tls")]
@@ -143,7 +150,7 @@ impl RedisBuilder {
             clock: self.clock,
             server_time: ServerTime::new(now),
             speculative: self.speculative,
-            grace: Span::new("grace", Self::GRACE)?,
+            grace,
             nonces: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             calls: RwLock::new(()),

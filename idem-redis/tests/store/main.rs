@@ -4,9 +4,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod cancelled;
+mod clocks;
 mod closing;
 mod damage;
 mod fake;
+mod integers;
 mod killed_connections;
 mod lost_replies;
 mod memory;
