@@ -6,7 +6,10 @@
 )]
 
 // Without a backend there is nothing that a URL could open.
-#[cfg_attr(not(any(feature = "memory", feature = "sqlite")), allow(dead_code))]
+#[cfg_attr(
+    not(any(feature = "memory", feature = "sqlite", feature = "sled", feature = "redis")),
+    allow(dead_code)
+)]
 mod open;
 
 pub use idem_core::{
@@ -34,6 +37,16 @@ pub use idem_core::testing;
 #[cfg(feature = "memory")]
 #[cfg_attr(docsrs, doc(cfg(feature = "memory")))]
 pub use idem_memory as memory;
+
+/// The Redis store: shared by all nodes, under the server's clock.
+#[cfg(feature = "redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+pub use idem_redis as redis;
+
+/// The sled store: effects are values in your own trees.
+#[cfg(feature = "sled")]
+#[cfg_attr(docsrs, doc(cfg(feature = "sled")))]
+pub use idem_sled as sled;
 
 /// The SQLite store: effects are rows in your own tables.
 #[cfg(feature = "sqlite")]

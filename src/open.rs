@@ -6,11 +6,24 @@ use idem_core::{DynStore, Error, ErrorKind, Field};
 
 #[cfg(feature = "memory")]
 mod memory;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(feature = "sled")]
+mod sled;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
 /// Every scheme that there is, and the feature that brings it.
-const SCHEMES: [(&str, &str); 2] = [("memory", "memory"), ("sqlite", "sqlite")];
+const SCHEMES: [(&str, &str); 8] = [
+    ("memory", "memory"),
+    ("sqlite", "sqlite"),
+    ("sled", "sled"),
+    ("redis", "redis"),
+    ("redis+unix", "redis"),
+    ("rediss", "redis-tls"),
+    ("redis+cluster", "redis-cluster"),
+    ("rediss+cluster", "redis-cluster"),
+];
 
 /// Opens the store that a URL names, for a program that chooses at run time.
 ///
@@ -19,6 +32,9 @@ const SCHEMES: [(&str, &str); 2] = [("memory", "memory"), ("sqlite", "sqlite")];
 /// | `memory:` | a new one in memory | `capacity`: entries at most |
 /// | `sqlite:orders.db` | that file | `synchronous`: `full` or `normal`; `busy_timeout_ms`; `dedicated_writer`: `true` or `false` |
 /// | `sqlite::memory:` | a new one in SQLite's memory | as above |
+/// | `sled:orders` | that folder | `sync`: `full` or `flush` |
+/// | `redis://user:password@host:6379/0` | that server and database | `prefix`; `speculative`: `true` or `false`; `connection_timeout_ms`; `response_timeout_ms` |
+/// | `rediss://host`, `redis+unix:///path`, `redis+cluster://a,b,c` | over TLS, a socket, a cluster | as above; of a socket also `db`, `user`, `pass` |
 ///
 /// Options follow a `?` and are separated by `&`: `sqlite:orders.db?synchronous=normal`. In a path, `%`, `?`
 /// and `#` are written `%25`, `%3F` and `%23`. With a store chosen so, effects have the portable
@@ -49,6 +65,12 @@ pub async fn open(url: &str) -> Result<Arc<DynStore>, Error> {
     match &*url.scheme.to_ascii_lowercase() {
         #[cfg(feature = "memory")]
         "memory" => memory::open(url),
+        #[cfg(feature = "redis")]
+        scheme @ ("redis" | "redis+unix" | "rediss" | "redis+cluster" | "rediss+cluster") => {
+            redis::open(scheme, url).await
+        }
+        #[cfg(feature = "sled")]
+        "sled" => sled::open(url).await,
         #[cfg(feature = "sqlite")]
         "sqlite" => sqlite::open(url).await,
         scheme => Err(unknown_scheme(scheme)),
@@ -66,6 +88,13 @@ fn unknown_scheme(scheme: &str) -> Error {
 /// The parts of a URL: `scheme:path?option=value&..`.
 struct Url<'u> {
     scheme: &'u str,
+    /// As it was given.
+    #[cfg_attr(not(feature = "redis"), allow(dead_code))]
+    raw_path: &'u str,
+    #[cfg_attr(
+        not(any(feature = "memory", feature = "sqlite", feature = "sled")),
+        allow(dead_code)
+    )]
     path: Cow<'u, str>,
     options: Vec<(Cow<'u, str>, Cow<'u, str>)>,
 }
@@ -78,12 +107,12 @@ impl<'u> Url<'u> {
         if rest.contains('#') {
             return Err(invalid("URL", "it holds a `#`: write it as %23".to_string()));
         }
-        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-        if has_bad_escape(path) {
+        let (raw_path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        if has_bad_escape(raw_path) {
             let problem = "a `%` in its path begins no escape: write it as %25".to_string();
             return Err(invalid("URL", problem));
         }
-        let path = percent_encoding::percent_decode_str(path).decode_utf8();
+        let path = percent_encoding::percent_decode_str(raw_path).decode_utf8();
         let path = path.map_err(|_| invalid("URL", "its path is not UTF-8".to_string()))?;
         let options: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
         for (number, (name, _)) in options.iter().enumerate() {
@@ -91,7 +120,7 @@ impl<'u> Url<'u> {
                 return Err(invalid("option", format!("`{name}` is given twice: give it once")));
             }
         }
-        Ok(Self { scheme, path, options })
+        Ok(Self { scheme, raw_path, path, options })
     }
 }
 

@@ -2,7 +2,10 @@
 
 // Helpers of tests are no tests to the lint.
 #![allow(clippy::unwrap_used)]
-#![cfg_attr(not(any(feature = "memory", feature = "sqlite")), allow(unused_imports))]
+#![cfg_attr(
+    not(any(feature = "memory", feature = "sled", feature = "sqlite")),
+    allow(unused_imports)
+)]
 
 use idem_store::{DynStore, Error, ErrorKind, Idem, Key, Outcome, Request};
 use std::sync::Arc;
@@ -17,7 +20,7 @@ async fn refused(url: &str) -> String {
     }
 }
 
-#[cfg(any(feature = "memory", feature = "sqlite"))]
+#[cfg(any(feature = "memory", feature = "sqlite", feature = "sled", feature = "redis"))]
 async fn works(store: Arc<DynStore>) -> Result<Idem<Arc<DynStore>>, Error> {
     let idem = Idem::new(store);
     let request = Request::new(Key::new("north", "sign-up", "a")?);
@@ -59,6 +62,12 @@ async fn a_scheme_whose_feature_is_off_names_the_feature_sqlite() {
     assert!(refused("sqlite:orders.db").await.contains("feature `sqlite`"));
 }
 
+#[cfg(not(feature = "sled"))]
+#[tokio::test]
+async fn a_scheme_whose_feature_is_off_names_the_feature_sled() {
+    assert!(refused("sled:orders").await.contains("feature `sled`"));
+}
+
 #[cfg(feature = "memory")]
 #[tokio::test]
 async fn memory_opens_with_its_options() {
@@ -90,6 +99,35 @@ async fn sqlite_opens_a_file_with_its_options_and_keeps_it() {
     let again = Idem::new(idem_store::open(&format!("sqlite:{escaped}")).await.unwrap());
     let request = Request::new(Key::new("north", "sign-up", "a").unwrap());
     assert_eq!(again.execute(&request, |_| Ok(0)).await.unwrap(), Outcome::Replayed(7));
+}
+
+#[cfg(feature = "sled")]
+#[tokio::test]
+async fn sled_opens_a_folder_with_its_options_and_keeps_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let odd = folder.path().join("50% of #1?");
+    let escaped = odd.display().to_string();
+    let escaped = escaped.replace('%', "%25").replace('#', "%23").replace('?', "%3F");
+    let idem = works(idem_store::open(&format!("sled:{escaped}?sync=flush")).await.unwrap());
+    let idem = idem.await.unwrap();
+    assert_eq!(idem.guarantees().durability, idem_store::Durability::ProcessCrash);
+    idem.close().await.unwrap();
+    assert!(odd.is_dir());
+    let again = Idem::new(idem_store::open(&format!("sled:{escaped}?sync=full")).await.unwrap());
+    assert_eq!(again.guarantees().durability, idem_store::Durability::PowerLoss);
+    let request = Request::new(Key::new("north", "sign-up", "a").unwrap());
+    assert_eq!(again.execute(&request, |_| Ok(0)).await.unwrap(), Outcome::Replayed(7));
+}
+
+#[cfg(feature = "sled")]
+#[tokio::test]
+async fn bad_options_of_sled_are_refused() {
+    assert!(refused("sled:").await.contains("`sled:orders`"));
+    assert!(refused("sled://orders").await.contains("`sled:orders`"));
+    let unknown = refused("sled:x?synchronous=full").await;
+    assert!(unknown.contains("no option `synchronous`: it has `sync`"), "{unknown}");
+    assert!(refused("sled:x?sync=off").await.contains("`full` or `flush`"));
+    assert!(!std::path::Path::new("x").exists(), "nothing may be created");
 }
 
 #[cfg(feature = "sqlite")]
@@ -152,5 +190,85 @@ async fn every_call_can_be_spawned_on_a_store_chosen_at_run_time() {
             idem.close().await
         });
         spawned.await.unwrap().unwrap();
+    }
+}
+
+#[cfg(not(feature = "redis"))]
+#[tokio::test]
+async fn a_scheme_whose_feature_is_off_names_the_feature_redis() {
+    assert!(refused("redis://localhost").await.contains("feature `redis`"));
+    assert!(refused("rediss://localhost").await.contains("feature `redis-tls`"));
+    assert!(refused("redis+cluster://a,b").await.contains("feature `redis-cluster`"));
+}
+
+#[cfg(feature = "redis")]
+mod redis {
+    use super::{refused, works};
+    use idem_redis::testing::Server;
+    use idem_store::{Error, ErrorKind, Idem, Key, Outcome, Request};
+
+    async fn sign_up(url: &str) -> Result<Outcome<u8>, Error> {
+        let idem = Idem::new(idem_store::open(url).await?);
+        let request = Request::new(Key::new("north", "sign-up", "a")?);
+        idem.execute(&request, |_| Ok(0)).await
+    }
+
+    #[tokio::test]
+    async fn a_server_opens_with_its_options_and_prefixes_are_apart() {
+        let server = Server::start().unwrap();
+        let url = server.url();
+        let options =
+            "prefix=shop&speculative=true&connection_timeout_ms=900&response_timeout_ms=900";
+        let idem = works(idem_store::open(&format!("{url}/0?{options}")).await.unwrap()).await;
+        assert!(idem.unwrap().guarantees().speculative);
+        assert_eq!(sign_up(&format!("{url}?prefix=shop")).await.unwrap(), Outcome::Replayed(7));
+        assert_eq!(sign_up(&url).await.unwrap(), Outcome::Created(0), "another prefix");
+        let other = format!("REDIS://{}/1?prefix=shop", server.address());
+        assert_eq!(sign_up(&other).await.unwrap(), Outcome::Created(0), "another database");
+    }
+
+    #[tokio::test]
+    async fn a_socket_opens_with_its_database_and_its_password() {
+        let server = Server::start().unwrap();
+        server.command(&["CONFIG", "SET", "requirepass", "p+w?&/:@%"]).unwrap();
+        let socket = server.socket().display().to_string();
+        let url = format!("redis+unix://{socket}?db=2&pass=p%2Bw%3F%26%2F%3A%40%25&prefix=shop");
+        works(idem_store::open(&url).await.unwrap()).await.unwrap();
+        assert_eq!(sign_up(&url).await.unwrap(), Outcome::Replayed(7));
+        let by_port =
+            format!("redis://:p%2Bw%3F%26%2F%3A%40%25@{}/2?prefix=shop", server.address());
+        assert_eq!(sign_up(&by_port).await.unwrap(), Outcome::Replayed(7));
+        let denied = sign_up(&format!("redis://:secret@{}", server.address())).await.unwrap_err();
+        assert!(matches!(denied.kind(), ErrorKind::Denied), "{denied:?}");
+        assert!(!format!("{denied:?} {denied}").contains("secret"));
+    }
+
+    #[tokio::test]
+    async fn bad_options_are_refused() {
+        assert!(refused("redis://h?speculative=maybe").await.contains("`true` or `false`"));
+        assert!(refused("redis://h?response_timeout_ms=soon").await.contains("milliseconds"));
+        assert!(refused("redis://h?prefix=a{b").await.contains("hash slot"));
+        assert!(refused("redis://h?prefix=").await.contains("1 to 255 bytes"));
+        let unknown = refused("redis://h?db=1").await;
+        assert!(unknown.contains("no option `db`") && unknown.contains("`prefix`"), "{unknown}");
+        assert!(refused("redis:localhost").await.contains("`redis://`"));
+        #[cfg(not(feature = "redis-tls"))]
+        assert!(refused("rediss://h").await.contains("feature"));
+        #[cfg(not(feature = "redis-cluster"))]
+        assert!(refused("redis+cluster://a,b").await.contains("feature"));
+        let zero = idem_store::open("redis://h?response_timeout_ms=0").await;
+        let Err(error) = zero else { panic!("zero is no timeout") };
+        assert!(matches!(error.kind(), ErrorKind::InvalidDuration { .. }), "{error:?}");
+    }
+
+    #[cfg(feature = "redis-cluster")]
+    #[tokio::test]
+    async fn a_cluster_opens_by_some_of_its_servers() {
+        let cluster = idem_redis::testing::Cluster::shared().unwrap();
+        let nodes = &cluster.nodes()[..2];
+        let hosts: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();
+        let url = format!("redis+cluster://{}?prefix=shop", hosts.join(","));
+        works(idem_store::open(&url).await.unwrap()).await.unwrap();
+        assert_eq!(sign_up(&url).await.unwrap(), Outcome::Replayed(7));
     }
 }

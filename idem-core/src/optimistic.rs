@@ -137,3 +137,138 @@ pub async fn optimistic<O: Optimistic>(
     }
     Err(Error::nothing_done(ErrorKind::Contended { attempts: RACE_LIMIT }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Certainty, Step};
+    use std::{
+        future::Future,
+        pin::pin,
+        sync::{
+            Arc,
+            atomic::{AtomicU32, Ordering},
+        },
+        task::{Context, Poll, Waker},
+    };
+
+    /// A store whose first transactions lack what they are asked for, and whose first commits lose a race.
+    #[derive(Default)]
+    struct Flaky {
+        lacking: AtomicU32,
+        losing: AtomicU32,
+        looks: AtomicU32,
+    }
+
+    fn take_one(count: &AtomicU32) -> bool {
+        let less = |count: u32| count.checked_sub(1);
+        count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
+    }
+
+    impl Optimistic for Flaky {
+        type Transaction = ();
+
+        async fn look(&self, _: &Key) -> Result<Look, Error> {
+            let look = self.looks.fetch_add(1, Ordering::SeqCst) + 1;
+            Ok(Look { record: None, now: Timestamp::from_millis(look.into()) })
+        }
+
+        fn begin(&self, _: &Key) {}
+
+        fn lacks(&self, (): &()) -> bool {
+            take_one(&self.lacking)
+        }
+
+        async fn commit(
+            &self,
+            _: &Key,
+            seen: &Look,
+            (): &(),
+            change: Change,
+        ) -> Result<Applied, Error> {
+            if take_one(&self.losing) {
+                return Ok(Applied::Stale);
+            }
+            let after = change.stamp(None, seen.now, || panic!("no claim"))?;
+            Ok(Applied::Committed { after, now: seen.now })
+        }
+
+        async fn is_unchanged(&self, _: &Key, _: &Look, (): &()) -> Result<bool, Error> {
+            Ok(!take_one(&self.losing))
+        }
+
+        async fn back_off(&self, _: u32) {}
+    }
+
+    /// Fails in its first runs, and counts them all.
+    struct Counting {
+        runs: Arc<AtomicU32>,
+        failing: u32,
+    }
+
+    impl Step<()> for Counting {
+        fn proceeds(&self, _: Option<&Record>, _: Timestamp) -> bool {
+            true
+        }
+
+        fn run(&mut self, (): &mut (), _: Option<&Record>, _: Timestamp) -> Result<Change, Error> {
+            let run = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
+            if run <= self.failing {
+                return Err(Error::nothing_done(ErrorKind::Effect));
+            }
+            Ok(Change::Keep)
+        }
+    }
+
+    /// What comes of a step that fails so often, and how often it ran.
+    fn run(store: &Flaky, failing: u32) -> (Result<Committed, Error>, u32) {
+        let runs = Arc::new(AtomicU32::new(0));
+        let step = Box::new(Counting { runs: Arc::clone(&runs), failing });
+        let key = Key::new("t", "o", "k").unwrap();
+        let future = pin!(optimistic(store, &key, step));
+        let Poll::Ready(result) = future.poll(&mut Context::from_waker(Waker::noop())) else {
+            panic!("nothing of this store waits")
+        };
+        (result, runs.load(Ordering::SeqCst))
+    }
+
+    #[test]
+    fn what_a_run_without_its_values_ended_with_is_not_believed() {
+        let store = Flaky { lacking: 3.into(), ..Flaky::default() };
+        let (committed, runs) = run(&store, 3);
+        assert_eq!((committed.unwrap().now, runs), (Timestamp::from_millis(4), 4));
+    }
+
+    #[test]
+    fn an_effect_that_asks_for_ever_more_ends_in_a_typed_error() {
+        let store = Flaky { lacking: u32::MAX.into(), ..Flaky::default() };
+        let (result, runs) = run(&store, 0);
+        let error = result.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::TooManyReads { rounds: 1000 }), "{error:?}");
+        assert_eq!((error.certainty(), runs), (Certainty::NothingDone, FETCH_LIMIT));
+        let store = Flaky { lacking: (FETCH_LIMIT - 1).into(), ..Flaky::default() };
+        assert!(run(&store, 0).0.is_ok());
+    }
+
+    #[test]
+    fn a_caller_that_always_loses_ends_in_a_typed_error() {
+        let store = Flaky { losing: RACE_LIMIT.into(), ..Flaky::default() };
+        let (result, runs) = run(&store, 0);
+        let error = result.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Contended { attempts: 1000 }), "{error:?}");
+        assert_eq!((error.certainty(), runs), (Certainty::NothingDone, RACE_LIMIT));
+        let store = Flaky { losing: (RACE_LIMIT - 1).into(), ..Flaky::default() };
+        assert!(run(&store, 0).0.is_ok());
+    }
+
+    #[test]
+    fn an_error_is_believed_once_what_was_read_is_unchanged() {
+        let store = Flaky { losing: (MISREAD_LIMIT - 1).into(), ..Flaky::default() };
+        let (result, runs) = run(&store, u32::MAX);
+        assert!(matches!(result.unwrap_err().kind(), ErrorKind::Effect));
+        assert_eq!(runs, MISREAD_LIMIT);
+        let store = Flaky { losing: MISREAD_LIMIT.into(), ..Flaky::default() };
+        let error = run(&store, u32::MAX).0.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Contended { attempts: 32 }), "{error:?}");
+    }
+}

@@ -244,6 +244,10 @@ impl<'s> Call<'s> {
                 let kind = ErrorKind::TooLarge { size: commit.size().0, limit, unit: "bytes" };
                 return Err(Error::nothing_done(kind).with_source(failure.cause));
             }
+            if !commit.does_something() {
+                patience.bear_reading(failure).await?;
+                continue;
+            }
             self.progress.lock().in_doubt |= is_lost;
             if is_lost && !may_resend {
                 return Err(failure.into_error(self.store.link.timeouts().response));
@@ -263,7 +267,8 @@ impl<'s> Call<'s> {
     ) -> Result<Applied, Error> {
         let record = decode(stored, &self.record)?;
         let now = self.store.decided_now(now);
-        let may_be_own = self.progress.lock().in_doubt || self.store.link.resends();
+        // The driver of a cluster sends a command again by itself, without our knowing.
+        let may_be_own = self.progress.lock().in_doubt || self.store.link.is_cluster();
         if may_be_own && is_left_by(change, seen.record.as_ref(), record.as_ref()) {
             let now = record.as_ref().map_or(now, |record| record.created_at);
             return Ok(Applied::Committed { after: record, now });
@@ -387,7 +392,8 @@ impl Optimistic for Call<'_> {
                     Stamping::ByServer => now,
                 };
                 let token = || token.ok_or_else(|| damaged("the server gave no token"));
-                let after = change.stamp(seen.record.as_ref(), now, token)?;
+                let after = change.stamp(seen.record.as_ref(), now, token);
+                let after = after.map_err(|error| error.with_certainty(Certainty::Done))?;
                 Ok(Applied::Committed { after, now })
             }
             script::Applied::Stale { now, record } => self.refused(now, record, seen, &change),

@@ -1,10 +1,13 @@
 //! How a store is opened.
 
-use std::{fmt, sync::atomic::AtomicU64, time::Duration};
+use std::{
+    fmt,
+    sync::atomic::{AtomicBool, AtomicU64},
+    time::Duration,
+};
 
 use idem_core::{Clock, Error, ErrorKind, Span};
 use tokio::sync::RwLock;
-use uuid::Uuid;
 
 use crate::{
     RedisStore,
@@ -148,9 +151,9 @@ impl RedisBuilder {
             server_time: ServerTime::new(now),
             speculative: self.speculative,
             grace,
-            id: Uuid::new_v4(),
             nonces: AtomicU64::new(0),
-            closed: RwLock::new(false),
+            closed: AtomicBool::new(false),
+            calls: RwLock::new(()),
         }))
     }
 }

@@ -6,7 +6,7 @@ use idem_core::{Certainty, Error, ErrorKind};
 use redis::{ErrorKind as DriverKind, RedisError};
 
 /// How a command ended without an answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) cause: RedisError,
     pub(crate) meaning: Meaning,

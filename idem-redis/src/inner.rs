@@ -1,12 +1,11 @@
 //! What all handles of a store share.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use idem_core::{Clock, Error, ErrorKind, Record, Span, Timestamp};
 use redis::Cmd;
 use tokio::sync::{RwLock, RwLockReadGuard};
-use uuid::Uuid;
 
 use crate::{
     failure::{Failure, damaged},
@@ -26,22 +25,22 @@ pub(crate) struct Inner {
     pub(crate) speculative: bool,
     /// How long after a record may be purged the server removes it by itself.
     pub(crate) grace: Span,
-    pub(crate) id: Uuid,
     pub(crate) nonces: AtomicU64,
-    /// Whether the store is closed. Calls hold it for reading, so that closing waits for them.
-    pub(crate) closed: RwLock<bool>,
+    pub(crate) closed: AtomicBool,
+    /// Held for reading by every call that is under way, so that closing waits for them.
+    pub(crate) calls: RwLock<()>,
 }
 
 impl Inner {
-    /// Enters a call, unless the store is closed or the call comes from an effect of its own.
-    pub(crate) fn enter(&self) -> Result<RwLockReadGuard<'_, bool>, Error> {
-        reentry::check(self.id)?;
-        // Only closing stands in the way. It waits for calls, whose effects may wait for this one: who would
-        // wait for it here might wait for itself.
-        match self.closed.try_read() {
-            Ok(closed) if !*closed => Ok(closed),
-            _ => Err(Error::nothing_done(ErrorKind::Closed)),
+    /// Enters a call, unless the store is closed or the call comes from an effect.
+    pub(crate) fn enter(&self) -> Result<RwLockReadGuard<'_, ()>, Error> {
+        reentry::check()?;
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::nothing_done(ErrorKind::Closed));
         }
+        // It is only taken while the store is being closed: nobody waits for that, and least of all one whom
+        // an effect waits for.
+        self.calls.try_read().map_err(|_| Error::nothing_done(ErrorKind::Closed))
     }
 
     /// The time by the clock that decides, as far as it is known without asking.

@@ -1,6 +1,71 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 //! The Redis store of idem: an effect's writes and its receipt are committed by one script, under the server's
 //! clock, so that all nodes agree.
+//!
+//! ```
+//! # #[cfg(feature = "test-support")]
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use idem_core::{Idem, Key, Outcome, Request, Transaction};
+//! use idem_redis::RedisStore;
+//! # let server = idem_redis::testing::Server::start()?;
+//! # let url = server.url();
+//! let idem = Idem::new(RedisStore::builder().prefix("shop").open(&url).await?);
+//! let request = Request::new(Key::new("north", "web-order", "intent-a")?).fingerprint(&3)?;
+//! let outcome = idem
+//!     .execute(&request, |tx| {
+//!         tx.put(b"intent-a", b"3")?;
+//!         Ok(3)
+//!     })
+//!     .await?;
+//! assert_eq!(outcome, Outcome::Created(3));
+//! for hazard in idem.store().check().await? {
+//!     eprintln!("receipts are in danger: {hazard:?}");
+//! }
+//! # Ok(()) }
+//! # #[cfg(not(feature = "test-support"))]
+//! # fn main() {}
+//! ```
+//!
+//! # Round trips
+//! A call looks (one round trip), runs its effect, and commits (one more). A replay takes one. An effect's reads
+//! are fetched between its runs: one for each value that it had not asked for before, or for several if it asks
+//! for them before it looks at any. What takes no effect, such as a mark, takes one in all: the script tries it on
+//! a free key. With [`RedisBuilder::speculative`] so does an effect that reads nothing.
+//!
+//! # Commits
+//! The script compares the record, and all that the effect read, with what the call saw, and writes all or
+//! nothing. It never fails half way: what the server could refuse, it refuses before the first write. Its
+//! decisions are core's; it only stamps tokens, and times where nothing was read first.
+//!
+//! # Lost answers
+//! A request whose answer is lost, or late, is sent again: the record bears the id of the attempt, so a commit that
+//! came through is found. A request says until when it may come into force, by the server's clock: one that was
+//! held up for longer than its caller waits does nothing. A call that cannot find out what became of it ends in an
+//! error whose certainty is unknown, never in one that says that nothing was done. Answers bear the number of
+//! their question, so that a connection that mixes them up is found out.
+//!
+//! # Time
+//! The server's clock decides. In a cluster each server's decides for its own keys. Under the server's clock every
+//! key that may go some day is set to expire on the server, a minute after the store would let it be purged: that
+//! is no more than collecting garbage.
+//!
+//! # Keys
+//! All keys of a tenant, or of a consumer, share a hash slot: a tenant is the unit of scale in a cluster.
+//!
+//! ```text
+//! idem:{tnorth}:r:9:web-order:intent-a     the record of ("north", "web-order", "intent-a")
+//! idem:{cbilling}:r:0::event-7             the record of an event of the consumer "billing"
+//! idem:{tnorth}:v:balance                  the value that effects of the tenant "north" know as "balance"
+//! idem:{tnorth}:token                      the tenant's last fencing token
+//! ```
+//!
+//! A user of the server's access control needs `~idem:*` and the commands EVAL, EVALSHA, GET, GETRANGE, EXISTS,
+//! SET, DEL, INCR, TIME, SCAN and INFO; CONFIG GET for [`RedisStore::check`]; CLUSTER SLOTS in a cluster.
+//!
+//! # Limits
+//! One call sends 128 MiB and 100,000 values at most, and no more in one argument than the server takes
+//! (`proto-max-bulk-len`). Counting is not offered: it would cost a write per mark.
 
 mod attempt;
 mod builder;

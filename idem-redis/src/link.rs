@@ -2,6 +2,7 @@
 
 use std::{
     hash::{BuildHasher, RandomState},
+    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
@@ -33,17 +34,10 @@ pub(crate) struct Link {
     target: Target,
     timeouts: Timeouts,
     current: RwLock<Option<Numbered>>,
-    /// Locked while a connection is opened, so that one caller opens it for all.
-    opened: Mutex<Opened>,
-}
-
-/// What came of opening connections.
-#[derive(Default)]
-struct Opened {
-    /// How many there have been.
-    count: u64,
-    /// When the last try that failed did, and why.
-    failed: Option<(Instant, RedisError)>,
+    /// How often a connection was tried to be opened.
+    tries: AtomicU64,
+    /// Why the last try failed. Locked while one is under way, so that one caller tries for all that wait.
+    last: Mutex<Option<Failure>>,
 }
 
 #[derive(Clone)]
@@ -89,7 +83,13 @@ impl Wire {
 
 impl Link {
     pub(crate) fn new(target: Target, timeouts: Timeouts) -> Self {
-        Self { target, timeouts, current: RwLock::new(None), opened: Mutex::default() }
+        Self {
+            target,
+            timeouts,
+            current: RwLock::new(None),
+            tries: AtomicU64::new(0),
+            last: Mutex::new(None),
+        }
     }
 
     pub(crate) fn timeouts(&self) -> Timeouts {
@@ -98,11 +98,6 @@ impl Link {
 
     pub(crate) fn is_cluster(&self) -> bool {
         self.target.is_cluster()
-    }
-
-    /// Whether the driver may send a command again by itself.
-    pub(crate) fn resends(&self) -> bool {
-        self.is_cluster()
     }
 
     /// Sends a command, once, and waits for its answer.
@@ -180,7 +175,7 @@ impl Link {
     }
 
     async fn connected(&self) -> Result<Numbered, Failure> {
-        // The driver panics without one, whether it has a connection or not.
+        // The driver would panic.
         if Handle::try_current().is_err() {
             let cause = (DriverKind::InvalidClientConfig, "call it within a tokio runtime");
             return Err(Failure::to_connect(cause.into()));
@@ -188,22 +183,21 @@ impl Link {
         if let Some(current) = &*self.current.read() {
             return Ok(current.clone());
         }
-        let asked = Instant::now();
-        let mut opened = self.opened.lock().await;
+        let before = self.tries.load(Ordering::Acquire);
+        let mut last = self.last.lock().await;
         if let Some(current) = &*self.current.read() {
             return Ok(current.clone());
         }
-        // Who waited for another's try takes its failure too: tries one after the other would add up.
-        match &opened.failed {
-            Some((at, cause)) if *at >= asked => return Err(Failure::to_connect(cause.clone())),
-            _ => {}
+        if let Some(failure) = &*last
+            && self.tries.load(Ordering::Acquire) != before
+        {
+            // It was tried while this caller waited: trying anew for each would take each one's timeout.
+            return Err(failure.clone());
         }
-        let wire = self.target.connect().await.map_err(|cause| {
-            opened.failed = Some((Instant::now(), cause.clone()));
-            Failure::to_connect(cause)
-        })?;
-        opened.count += 1;
-        let current = Numbered { number: opened.count, wire };
+        let opened = self.target.connect().await.map_err(Failure::to_connect);
+        let number = self.tries.fetch_add(1, Ordering::AcqRel) + 1;
+        *last = opened.as_ref().err().cloned();
+        let current = Numbered { number, wire: opened? };
         *self.current.write() = Some(current.clone());
         Ok(current)
     }

@@ -1,11 +1,6 @@
 //! Under which keys of the server everything lies.
 //!
-//! ```text
-//! idem:{tnorth}:r:9:web-order:intent-a     the record of ("north", "web-order", "intent-a")
-//! idem:{cbilling}:r:0::event-7             the record of an event of the consumer "billing"
-//! idem:{tnorth}:v:balance                  the value that effects of the tenant "north" know as "balance"
-//! idem:{tnorth}:token                      the tenant's last fencing token
-//! ```
+//! The crate's first page shows them.
 //!
 //! What stands in braces decides the hash slot (the specification of Redis Cluster, "Hash tags"), so a
 //! tenant's keys share one. A brace in its name would end the tag early: braces and percent signs are escaped.

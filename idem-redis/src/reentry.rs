@@ -1,42 +1,36 @@
-//! Which stores' effects run on this thread.
+//! Whether an effect runs on this thread.
 //!
-//! An effect that waits for its own store blocks the thread that may have to drive the connection: it would
-//! wait for itself.
+//! One that waits for a server blocks the thread that may have to drive the connection: on a runtime of one
+//! thread it would wait for itself, whichever handle it asks.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 
 use idem_core::{BoxStep, Change, Error, ErrorKind, Record, Step, Timestamp};
-use uuid::Uuid;
 
 thread_local! {
-    static RUNNING: RefCell<Vec<Uuid>> = const { RefCell::new(Vec::new()) };
+    /// How many effects, one within the other.
+    static RUNNING: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Fails if this thread is in an effect of `store`.
-pub(crate) fn check(store: Uuid) -> Result<(), Error> {
-    if RUNNING.with_borrow(|running| running.contains(&store)) {
-        return Err(Error::nothing_done(ErrorKind::Reentrant));
-    }
-    Ok(())
+/// Fails if this thread is in an effect.
+pub(crate) fn check() -> Result<(), Error> {
+    if RUNNING.get() > 0 { Err(Error::nothing_done(ErrorKind::Reentrant)) } else { Ok(()) }
 }
 
 /// A step that leaves a mark on the thread while it runs.
-pub(crate) struct Marked<Tx> {
-    pub(crate) store: Uuid,
-    pub(crate) step: BoxStep<Tx>,
-}
+pub(crate) struct Marked<Tx>(pub(crate) BoxStep<Tx>);
 
 impl<Tx> Step<Tx> for Marked<Tx> {
     fn proceeds(&self, record: Option<&Record>, now: Timestamp) -> bool {
-        self.step.proceeds(record, now)
+        self.0.proceeds(record, now)
     }
 
     fn effectless(&self) -> bool {
-        self.step.effectless()
+        self.0.effectless()
     }
 
     fn expected(&self) -> Option<&Record> {
-        self.step.expected()
+        self.0.expected()
     }
 
     fn run(
@@ -48,11 +42,11 @@ impl<Tx> Step<Tx> for Marked<Tx> {
         struct Leave;
         impl Drop for Leave {
             fn drop(&mut self) {
-                let _ = RUNNING.with_borrow_mut(Vec::pop);
+                RUNNING.set(RUNNING.get() - 1);
             }
         }
-        RUNNING.with_borrow_mut(|running| running.push(self.store));
+        RUNNING.set(RUNNING.get() + 1);
         let _leave = Leave;
-        self.step.run(tx, record, now)
+        self.0.run(tx, record, now)
     }
 }

@@ -90,6 +90,11 @@ impl<'c> Commit<'c> {
         if puts || matches!(self.becomes, Becomes::Set(_)) { &APPLY } else { &APPLY_FREELY }
     }
 
+    /// Whether it does anything but compare.
+    pub(crate) fn does_something(&self) -> bool {
+        !matches!(self.becomes, Becomes::Kept) || !self.writes.is_empty()
+    }
+
     /// How many bytes it sends, and how many values.
     pub(crate) fn size(&self) -> (usize, usize) {
         let values = self.reads.iter().chain(&self.writes);

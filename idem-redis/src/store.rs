@@ -1,6 +1,10 @@
 //! The store: how to transact on a Redis server.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -26,7 +30,7 @@ use crate::{
 /// [`speculative`](RedisBuilder::speculative) a receipt's life counts from the commit.
 ///
 /// Its calls need a tokio runtime with timers and I/O. The connection lives in the runtime of the call that
-/// opened it; when that runtime ends, another call opens another. An effect that asks its own store is
+/// opened it; when that runtime ends, another call opens another. An effect that asks a Redis store is
 /// answered with [`ErrorKind::Reentrant`](idem_core::ErrorKind::Reentrant).
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
@@ -114,7 +118,7 @@ impl Store for RedisStore {
     ) -> Result<Committed, Error> {
         let _open = self.0.enter()?;
         let call = Call::new(&self.0, key, self.0.assume(&*step));
-        let step = Box::new(Marked { store: self.0.id, step });
+        let step = Box::new(Marked(step));
         optimistic(&call, key, step).await.map_err(|error| call.doubted(error))
     }
 
@@ -135,8 +139,10 @@ impl Store for RedisStore {
     }
 
     async fn close(&self) -> Result<(), Error> {
-        reentry::check(self.0.id)?;
-        *self.0.closed.write().await = true;
+        reentry::check()?;
+        self.0.closed.store(true, Ordering::Release);
+        // Whoever is under way holds it.
+        drop(self.0.calls.write().await);
         self.0.link.disconnect();
         Ok(())
     }

@@ -33,6 +33,11 @@ impl Target {
         let (scheme, rest) = url
             .split_once("://")
             .ok_or_else(|| invalid("begin it with `redis://` or one of its kind"))?;
+        if scheme.starts_with("rediss") && cfg!(not(feature = "tls")) {
+            return Err(invalid(
+                "build with the feature `tls` of idem-redis, or `redis-tls` of idem-store, to use TLS",
+            ));
+        }
         match scheme {
             "redis" | "rediss" | "redis+unix" => Self::single(url, options),
             "redis+cluster" => Self::cluster("redis", rest, options),
@@ -87,7 +92,10 @@ impl Target {
 
     #[cfg(not(feature = "cluster"))]
     fn cluster(_: &str, _: &str, _: &Options) -> Result<Self, Error> {
-        Err(invalid("build with the feature `cluster` of idem-redis to open a cluster"))
+        Err(invalid(
+            "build with the feature `cluster` of idem-redis, or `redis-cluster` of idem-store, to open a \
+             cluster",
+        ))
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
@@ -114,12 +122,7 @@ fn info(url: &str) -> Result<ConnectionInfo, Error> {
             "it has options that would be ignored: leave out the `?` and the rest",
         ));
     }
-    match info.addr() {
-        ConnectionAddr::TcpTls { .. } if cfg!(not(feature = "tls")) => {
-            Err(invalid("build with the feature `tls` of idem-redis to open `rediss://`"))
-        }
-        _ => Ok(info),
-    }
+    Ok(info)
 }
 
 #[cfg(not(feature = "tls"))]

@@ -1,0 +1,122 @@
+//! Purging by the expiry index.
+
+use bytes::Bytes;
+use idem_core::{Error, Record, Timestamp};
+use sled::{
+    IVec,
+    transaction::{ConflictableTransactionError, TransactionalTree, abort},
+};
+use tokio::sync::oneshot;
+
+use crate::{
+    commit::{self, Applied, EXPIRY, Faults, RECORDS, Verdict, Verdicts},
+    database::Database,
+    expiry::{Expiry, Group},
+    failure::{Trouble, guarded},
+    pending::Entry,
+};
+
+/// Asks to remove at most so many records that may be purged at `now`.
+pub(crate) struct Purge {
+    pub(crate) now: Timestamp,
+    pub(crate) limit: usize,
+    pub(crate) reply: oneshot::Sender<Result<Removed, Error>>,
+}
+
+/// How much a purge removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Removed {
+    pub(crate) count: usize,
+    /// Whether no more is due.
+    pub(crate) all: bool,
+}
+
+/// What is due first of all.
+pub(crate) struct Due {
+    expiries: Vec<Expiry>,
+    /// Entries of the index that go, and what comes in their place.
+    entries: Vec<(IVec, Option<Group>)>,
+    /// Whether no more is due.
+    pub(crate) all: bool,
+}
+
+impl Due {
+    /// The first expiries whose time has come, at most so many.
+    pub(crate) fn find(database: &Database, now: Timestamp, limit: usize) -> Result<Self, Error> {
+        let mut due = Self { expiries: Vec::new(), entries: Vec::new(), all: false };
+        let mut entries = database.expiry.iter();
+        while due.expiries.len() < limit {
+            let entry = guarded(|| entries.next().transpose()).map_err(Trouble::nothing_done)?;
+            let Some((name, bytes)) = entry else {
+                due.all = true;
+                break;
+            };
+            let group = Group::from_bytes(&name, &bytes)?;
+            if group.first() > now {
+                due.all = true;
+                break;
+            }
+            let (expiries, rest) = group.split(now, limit - due.expiries.len());
+            due.expiries.extend(expiries);
+            due.entries.push((name, rest));
+        }
+        Ok(due)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.expiries.is_empty()
+    }
+
+    /// What others can see of it.
+    pub(crate) fn records(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.expiries.iter().map(|(_, key)| Entry::Record(key))
+    }
+
+    /// Removes them, as the batch of that number.
+    ///
+    /// Each record is looked at again: what took an expired one's place stays, and has an expiry of its own. One
+    /// verdict for each, [`Verdict::Written`] if its record went. If one cannot be read, all stay.
+    pub(crate) fn apply(&self, database: &Database, number: u64) -> Applied {
+        commit::transact(&commit::own(database), |views, faults| {
+            let removed = self.expiries.iter().map(|due| remove(views, due, faults));
+            let verdicts: Verdicts = removed.collect();
+            if verdicts.iter().any(Result::is_err) {
+                return abort(verdicts);
+            }
+            self.replace_entries(views)?;
+            commit::set_batch(views, number)?;
+            Ok(verdicts)
+        })
+    }
+
+    fn replace_entries(
+        &self,
+        views: &[TransactionalTree],
+    ) -> Result<(), ConflictableTransactionError<Verdicts>> {
+        for (name, rest) in &self.entries {
+            views[EXPIRY].remove(name)?;
+            if let Some(rest) = rest {
+                views[EXPIRY].insert(rest.name(), rest.to_bytes())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn remove(
+    views: &[TransactionalTree],
+    (at, key): &Expiry,
+    faults: &Faults,
+) -> Result<Verdict, Error> {
+    let found = guarded(|| commit::get(&views[RECORDS], key));
+    let found = found.map_err(|trouble| faults.note(trouble))?;
+    let record = found.map(|bytes| Record::from_bytes(&Bytes::copy_from_slice(&bytes)));
+    match record.transpose()? {
+        Some(record) if record.purge_at() == Some(*at) => {
+            commit::set(views, vec![(RECORDS, IVec::from(&**key), None)])
+                .map_err(|trouble| faults.note(trouble))?;
+            Ok(Verdict::Written(None))
+        }
+        _ => Ok(Verdict::Unchanged),
+    }
+}
