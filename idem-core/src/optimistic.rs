@@ -1,5 +1,11 @@
 //! The loop of the stores that can only compare and set.
 
+use std::{
+    future::poll_fn,
+    hash::{BuildHasher, RandomState},
+    task::Poll,
+};
+
 use crate::{BoxStep, Change, Committed, Error, ErrorKind, Key, Record, Timestamp, run_step};
 
 /// How often an effect whose reads were not one state runs before its caller gets
@@ -58,7 +64,11 @@ pub trait Optimistic: Send + Sync {
     ) -> impl Future<Output = Result<bool, Error>> + Send;
 
     /// Lets others go first after the attempt of that number, from 1, lost its race.
-    fn back_off(&self, attempt: u32) -> impl Future<Output = ()> + Send;
+    ///
+    /// Unless told otherwise it gives some turns to the other tasks: whoever won is done already.
+    fn back_off(&self, attempt: u32) -> impl Future<Output = ()> + Send {
+        yield_turns(attempt)
+    }
 }
 
 /// What an attempt decides on.
@@ -82,6 +92,21 @@ pub enum Applied {
     },
     /// Something had changed, and nothing was written.
     Stale,
+}
+
+/// Yields more often after each loss, and never as often as another loser.
+async fn yield_turns(attempt: u32) {
+    let most = u64::from(attempt.min(16));
+    let mut turns = 1 + RandomState::new().hash_one(attempt) % most;
+    poll_fn(|context| {
+        if turns == 0 {
+            return Poll::Ready(());
+        }
+        turns -= 1;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Runs `step` on `key` by compare-and-set: looks, asks, runs on a transaction of its own, commits if
@@ -143,13 +168,12 @@ mod tests {
     use super::*;
     use crate::{Certainty, Step};
     use std::{
-        future::Future,
         pin::pin,
         sync::{
             Arc,
             atomic::{AtomicU32, Ordering},
         },
-        task::{Context, Poll, Waker},
+        task::{Context, Waker},
     };
 
     /// A store whose first transactions lack what they are asked for, and whose first commits lose a race.

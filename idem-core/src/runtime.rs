@@ -1,11 +1,19 @@
 //! What a backend needs of a runtime (feature `tokio`): one thread of the library's own, so that nothing depends on a
 //! runtime of the user's, which may end, or have no timers, or not be there.
 
-use std::{future::pending, sync::LazyLock, thread, time::Duration};
+use std::{
+    future::pending,
+    sync::LazyLock,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
 
-use tokio::runtime::{Builder, Handle};
+use tokio::{
+    runtime::{Builder, Handle},
+    sync::oneshot,
+};
 
-use crate::{Clock, time::BoxFuture};
+use crate::{Certainty, Clock, Error, ErrorKind, time::BoxFuture};
 
 /// Started when it is first needed; goes on as long as the process.
 static BACKGROUND: LazyLock<Handle> = LazyLock::new(|| {
@@ -33,6 +41,43 @@ pub fn detach(task: BoxFuture<()>) {
 /// As [`detach`].
 pub fn sleep(clock: &dyn Clock, duration: Duration) -> BoxFuture<()> {
     clock.sleep(duration).unwrap_or_else(|| Box::pin(timer(duration)))
+}
+
+/// Starts a thread of that name, for what blocks.
+///
+/// # Errors
+/// [`ErrorKind::Store`] if the system has no thread left for it.
+pub fn start<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, Error> {
+    thread::Builder::new()
+        .name(name.to_string())
+        .spawn(work)
+        .map_err(|error| Error::nothing_done(ErrorKind::Store).with_source(error))
+}
+
+/// Runs what blocks on a thread of its own, of that name.
+///
+/// # Errors
+/// As [`start`]; [`lost`] if the work panicked.
+///
+/// # Cancel safety
+/// The work goes on.
+pub async fn run<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
+    let (reply, answer) = oneshot::channel();
+    start(name, move || drop(reply.send(work())))?;
+    answer.await.map_err(|_| lost())
+}
+
+/// The error of a call whose answer was lost with the thread that worked on it.
+#[must_use]
+pub fn lost() -> Error {
+    Error::new(ErrorKind::Store, Certainty::Unknown)
+        .with_source("the thread that worked on the call is gone")
 }
 
 fn timer(duration: Duration) -> tokio::time::Sleep {

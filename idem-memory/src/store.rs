@@ -2,13 +2,10 @@
 
 use std::{
     fmt,
-    future::poll_fn,
-    hash::{BuildHasher, RandomState},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::Poll,
     time::Duration,
 };
 
@@ -225,22 +222,6 @@ impl Optimistic for Attempts<'_> {
         let names = overlay.reads().map(|(name, _)| name);
         let mut section = self.0.shards.lock(key, &overlay.committed().space, names);
         Ok(is_unchanged(&mut section, key, seen, overlay))
-    }
-
-    async fn back_off(&self, attempt: u32) {
-        // Whoever won the race is done already: some turns for the other tasks, more after each loss, and
-        // never as many as another loser takes.
-        let most = u64::from(attempt.min(16));
-        let mut turns = 1 + RandomState::new().hash_one(attempt) % most;
-        poll_fn(|context| {
-            if turns == 0 {
-                return Poll::Ready(());
-            }
-            turns -= 1;
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
     }
 }
 

@@ -1,11 +1,6 @@
 //! The store as core's optimistic loop sees it.
 
-use std::{
-    future::poll_fn,
-    hash::{BuildHasher, RandomState},
-    sync::Arc,
-    task::Poll,
-};
+use std::sync::Arc;
 
 use idem_core::{Applied, Change, Error, Key, Look, Optimistic};
 
@@ -64,21 +59,5 @@ impl Optimistic for Attempts<'_> {
         transaction: &SledTransaction,
     ) -> Result<bool, Error> {
         Ok(matches!(self.send(key, seen, transaction, None).await?, Verdict::Unchanged))
-    }
-
-    async fn back_off(&self, attempt: u32) {
-        // Whoever won the race is applied already, and the committer is busy making it durable: some turns for
-        // the other tasks, and never as many as another loser takes.
-        let most = u64::from(attempt.min(16));
-        let mut turns = 1 + RandomState::new().hash_one(attempt) % most;
-        poll_fn(|context| {
-            if turns == 0 {
-                return Poll::Ready(());
-            }
-            turns -= 1;
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
     }
 }

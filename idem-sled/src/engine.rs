@@ -31,7 +31,6 @@ use crate::{
     pending::{Entry, Pending},
     purge::{Purge, Removed},
     queue::{Job, Queue},
-    thread,
 };
 
 /// The database of one open store, and its committer.
@@ -70,7 +69,7 @@ impl Engine {
         let shared = Arc::clone(&engine);
         let (back, end) = mpsc::channel();
         let work = move || drop(back.send(committer.work(&shared)));
-        thread::start("idem-sled-commit", work)?;
+        runtime::start("idem-sled-commit", work)?;
         *engine.committer.lock() = Some(end);
         Ok(engine)
     }
@@ -190,11 +189,11 @@ impl Engine {
     async fn answer<T>(&self, mut answer: oneshot::Receiver<Result<T, Error>>) -> Result<T, Error> {
         let failure = pin!(self.pending.wait_for_failure());
         match first_of(Pin::new(&mut answer), failure).await {
-            Ok(answer) => answer.unwrap_or_else(|_| Err(failure::lost())),
+            Ok(answer) => answer.unwrap_or_else(|_| Err(runtime::lost())),
             Err(trouble) => {
                 let patience = runtime::sleep(&SystemClock, self.options.busy_timeout);
                 match first_of(Pin::new(&mut answer), patience).await {
-                    Ok(answer) => answer.unwrap_or_else(|_| Err(failure::lost())),
+                    Ok(answer) => answer.unwrap_or_else(|_| Err(runtime::lost())),
                     Err(()) => Err(trouble.unknown()),
                 }
             }
@@ -241,7 +240,7 @@ impl Engine {
                 (Ok(committer), _) => return Ok(committer),
                 (Err(RecvTimeoutError::Timeout), None) => {}
                 (Err(_), Some(trouble)) => return Err(trouble.nothing_done()),
-                (Err(RecvTimeoutError::Disconnected), None) => return Err(failure::lost()),
+                (Err(RecvTimeoutError::Disconnected), None) => return Err(runtime::lost()),
             }
         }
     }
@@ -263,6 +262,6 @@ async fn first_of<A: Future + Unpin, B: Future + Unpin>(
 fn let_go(database: Database, folder: &Path, patience: Duration) -> bool {
     // On a thread of its own: after some failures the engine waits there for ever. It may panic, too.
     let drop_it = move || drop(catch_unwind(AssertUnwindSafe(|| drop(database))));
-    let is_started = thread::start("idem-sled-drop", drop_it).is_ok();
+    let is_started = runtime::start("idem-sled-drop", drop_it).is_ok();
     is_started && opening::wait_until_let_go(folder, patience)
 }

@@ -117,9 +117,3 @@ fn message(payload: &(dyn Any + Send)) -> String {
 pub(crate) fn closed() -> Error {
     Error::nothing_done(ErrorKind::Closed)
 }
-
-/// The error of a call whose answer was lost with the thread that worked on it.
-pub(crate) fn lost() -> Error {
-    Error::new(ErrorKind::Store, Certainty::Unknown)
-        .with_source("the thread that worked on the call is gone")
-}

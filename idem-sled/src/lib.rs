@@ -68,7 +68,6 @@ mod pending;
 mod purge;
 mod queue;
 mod store;
-mod thread;
 mod transaction;
 
 /// The engine, in the version that the store uses.

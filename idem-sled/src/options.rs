@@ -2,9 +2,9 @@
 
 use std::{fmt, path::Path, sync::Arc, time::Duration};
 
-use idem_core::{Clock, Error, Span, SystemClock};
+use idem_core::{Clock, Error, Span, SystemClock, runtime};
 
-use crate::{SledStore, opening, thread};
+use crate::{SledStore, opening};
 
 /// How far a commit is written through before its caller is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -93,6 +93,6 @@ impl SledBuilder {
         let path = path.as_ref().to_path_buf();
         // Opening waits for the disk and for other handles: not on the caller's thread.
         let open = move || SledStore::start(&self, opening::open(&self, &path)?);
-        thread::run("idem-sled-open", open).await?
+        runtime::run("idem-sled-open", open).await?
     }
 }

@@ -125,7 +125,7 @@ impl Pending {
         let mut progress = self.progress.subscribe();
         let is_told = |now: &Progress| now.durable >= number || now.failed.is_some();
         let now = progress.wait_for(is_told).await;
-        let now = now.map_err(|_| crate::failure::lost())?;
+        let now = now.map_err(|_| idem_core::runtime::lost())?;
         match &now.failed {
             Some(trouble) if now.durable < number => Err(trouble.clone().unknown()),
             _ => Ok(()),

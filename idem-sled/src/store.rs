@@ -11,7 +11,7 @@ use idem_core::{
 
 use crate::{
     SledBuilder, SledTransaction, Synchronous, attempts::Attempts, disk::Disk, engine::Engine,
-    opening::Opened, thread,
+    opening::Opened,
 };
 
 /// Records removed in one batch of a purge, so that others need not wait long.
@@ -103,7 +103,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // On a thread of its own: this one may be a runtime's, or in the very effect that closing waits for.
         let engine = Arc::clone(&self.0);
-        drop(thread::start("idem-sled-close", move || engine.close()));
+        drop(runtime::start("idem-sled-close", move || engine.close()));
     }
 }
 
@@ -150,7 +150,7 @@ impl Store for SledStore {
 
     async fn close(&self) -> Result<(), Error> {
         let engine = Arc::clone(self.engine());
-        thread::run("idem-sled-close", move || engine.close()).await?
+        runtime::run("idem-sled-close", move || engine.close()).await?
     }
 
     fn guarantees(&self) -> Guarantees {

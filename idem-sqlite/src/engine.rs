@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use idem_core::{BoxStep, Committed, Error, ErrorKind, Key, Step};
+use idem_core::{BoxStep, Committed, Error, ErrorKind, Key, Step, runtime};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -24,7 +24,6 @@ use crate::{
     reader::Readers,
     reentry, schema,
     tables::Tables,
-    thread,
     writer::Writer,
 };
 
@@ -69,7 +68,7 @@ impl Engine {
 
     fn start(self: &Arc<Self>, name: &str, work: fn(&Self)) -> Result<(), Error> {
         let engine = Arc::clone(self);
-        let thread = thread::spawn(name, move || work(&engine))?;
+        let thread = runtime::start(name, move || work(&engine))?;
         self.threads.lock().push(thread);
         Ok(())
     }
@@ -85,7 +84,7 @@ impl Engine {
         }
         let (reply, answer) = oneshot::channel();
         let job = StepJob { key: key.clone(), step, reply, alone: false };
-        let answer = async { answer.await.unwrap_or_else(|_| Err(failure::lost())) };
+        let answer = async { answer.await.unwrap_or_else(|_| Err(runtime::lost())) };
         let job = match self.is_look_a_waste(&*job.step) {
             true => match self.try_lead(job) {
                 Ok(()) => return self.noted(answer.await),
@@ -172,7 +171,7 @@ impl Engine {
         let (reply, answer) = oneshot::channel();
         let call: Call = Box::new(move |writer| drop(reply.send(writer.and_then(work))));
         self.submit(Job::Call(call))?;
-        answer.await.unwrap_or_else(|_| Err(failure::lost()))
+        answer.await.unwrap_or_else(|_| Err(runtime::lost()))
     }
 
     /// Reads on this thread if that goes without waiting, and else on the writer thread.

@@ -50,12 +50,6 @@ impl std::error::Error for Shared {
     }
 }
 
-/// The error of a call whose answer was lost with the thread that worked on it.
-pub(crate) fn lost() -> Error {
-    Error::new(ErrorKind::Store, Certainty::Unknown)
-        .with_source("the thread that worked on the call is gone")
-}
-
 pub(crate) fn damaged(problem: impl Into<String>) -> Error {
     Error::nothing_done(ErrorKind::Damaged { problem: problem.into() })
 }

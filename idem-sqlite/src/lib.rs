@@ -61,7 +61,6 @@ mod schema;
 mod sql;
 mod store;
 mod tables;
-mod thread;
 mod transaction;
 mod writer;
 

@@ -105,7 +105,7 @@ impl SqliteBuilder {
     async fn open_at(self, location: Location) -> Result<SqliteStore, Error> {
         self.check()?;
         // Opening waits for the disk and for other processes: not on the caller's thread.
-        crate::thread::run("idem-sqlite-open", move || SqliteStore::open_at(&self, &location))
+        idem_core::runtime::run("idem-sqlite-open", move || SqliteStore::open_at(&self, &location))
             .await?
     }
 

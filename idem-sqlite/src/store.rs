@@ -10,7 +10,7 @@ use idem_core::{
 };
 
 use crate::{
-    SqliteBuilder, SqliteTransaction, Synchronous, engine::Engine, location::Location, thread,
+    SqliteBuilder, SqliteTransaction, Synchronous, engine::Engine, location::Location,
     writer::Writer,
 };
 
@@ -95,7 +95,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // On a thread of its own: this one may be a runtime's, or in the very effect that closing waits for.
         let engine = Arc::clone(&self.0);
-        drop(thread::spawn("idem-sqlite-close", move || drop(engine.close(None))));
+        drop(runtime::start("idem-sqlite-close", move || drop(engine.close(None))));
     }
 }
 
@@ -140,7 +140,7 @@ impl Store for SqliteStore {
         self.engine().check_reentry()?;
         let engine = Arc::clone(self.engine());
         let patience = Some(engine.config.options.busy_timeout);
-        thread::run("idem-sqlite-close", move || engine.close(patience)).await?
+        runtime::run("idem-sqlite-close", move || engine.close(patience)).await?
     }
 
     fn guarantees(&self) -> Guarantees {
