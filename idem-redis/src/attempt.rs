@@ -133,9 +133,14 @@ impl<'s> Call<'s> {
         match basis? {
             Basis::Told(look) => Some(look),
             Basis::Assumed(assumption) => {
+                let now = self.store.estimated_now();
+                if assumption.live_until.is_some_and(|end| end <= now) {
+                    // It seems to have ended: whether it has, and what is there instead, the server knows.
+                    return None;
+                }
                 let record = assumption.record.clone();
                 progress.assumed = Some(assumption);
-                Some(Look { record, now: self.store.estimated_now() })
+                Some(Look { record, now })
             }
         }
     }
