@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_core::{
-    Change, Committed, Error, Fingerprint, ManualClock, Outcome, Record, Request, State, Step,
-    Store, Timestamp, consumer::Recorder, holds,
+    Change, Committed, Fingerprint, ManualClock, Outcome, Record, Request, State, Timestamp,
+    consumer::Recorder,
 };
 use idem_redis::{RedisBuilder, RedisStore, testing::Server};
 
@@ -139,29 +139,8 @@ fn until(claim: &Record) -> i64 {
     until.as_millis()
 }
 
-/// What the holder of a lease does: it goes by the lease's end, too.
-struct Complete(Record);
-
-impl<Tx: ?Sized> Step<Tx> for Complete {
-    fn proceeds(&self, record: Option<&Record>, now: Timestamp) -> bool {
-        holds(record, token(Some(&self.0)), now)
-    }
-
-    fn effectless(&self) -> bool {
-        true
-    }
-
-    fn expected(&self) -> Option<&Record> {
-        Some(&self.0)
-    }
-
-    fn run(&mut self, _: &mut Tx, _: Option<&Record>, _: Timestamp) -> Result<Change, Error> {
-        Ok(completion(&self.0, "1"))
-    }
-}
-
 async fn complete(idem: &Front, name: &str, claim: &Record) -> Committed {
-    idem.store().transact(&key(name), Box::new(Complete(claim.clone()))).await.unwrap()
+    as_holder(idem, &key(name), claim, completion(claim, "1")).await
 }
 
 /// An ended lease is taken over by a step that has read nothing; its holder sees what is there instead.
