@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use idem_core::{
     Applied, Certainty, Change, Draft, Error, ErrorKind, Key, Look, Moment, Optimistic, Overlay,
-    Record, State, Timestamp, Token,
+    Record, Timestamp, Token,
 };
 use parking_lot::Mutex;
 use tokio::{task::yield_now, time::sleep};
@@ -133,9 +133,14 @@ impl<'s> Call<'s> {
         match basis? {
             Basis::Told(look) => Some(look),
             Basis::Assumed(assumption) => {
+                let now = self.store.estimated_now();
+                if assumption.live_until.is_some_and(|end| end <= now) {
+                    // It seems to have ended: whether it has, and what is there instead, the server knows.
+                    return None;
+                }
                 let record = assumption.record.clone();
                 progress.assumed = Some(assumption);
-                Some(Look { record, now: self.store.estimated_now() })
+                Some(Look { record, now })
             }
         }
     }
@@ -262,14 +267,13 @@ impl<'s> Call<'s> {
         &self,
         now: Timestamp,
         stored: Option<Bytes>,
-        seen: &Look,
         change: &Change,
     ) -> Result<Applied, Error> {
         let record = decode(stored, &self.record)?;
         let now = self.store.decided_now(now);
         // The driver of a cluster sends a command again by itself, without our knowing.
         let may_be_own = self.progress.lock().in_doubt || self.store.link.is_cluster();
-        if may_be_own && is_left_by(change, seen.record.as_ref(), record.as_ref()) {
+        if may_be_own && is_left_by(change, record.as_ref()) {
             let now = record.as_ref().map_or(now, |record| record.created_at);
             return Ok(Applied::Committed { after: record, now });
         }
@@ -278,23 +282,16 @@ impl<'s> Call<'s> {
     }
 }
 
-/// Whether a commit of `change` has left `record`, where `before` was.
+/// Whether a commit of `change` has left `record`: each bears the id of the attempt that wrote it.
 ///
-/// Each record bears the id of the attempt that wrote it, and only a lease's holder extends it.
-fn is_left_by(change: &Change, before: Option<&Record>, record: Option<&Record>) -> bool {
-    let token = |record: &Record| match record.state {
-        State::Claimed { token, .. } => Some(token),
-        State::Completed { .. } => None,
-    };
+/// Of an extension it cannot be told whose it is: it is asked for again, on the record that there is.
+fn is_left_by(change: &Change, record: Option<&Record>) -> bool {
     match change {
         Change::Claim { attempt, .. } | Change::Complete { attempt, .. } => {
             record.is_some_and(|record| record.attempt == *attempt)
         }
         Change::Remove => record.is_none(),
-        Change::Extend { .. } => before.zip(record).is_some_and(|(before, record)| {
-            record.attempt == before.attempt && token(record) == token(before)
-        }),
-        Change::Keep => false,
+        Change::Extend { .. } | Change::Keep => false,
     }
 }
 
@@ -396,7 +393,7 @@ impl Optimistic for Call<'_> {
                 let after = after.map_err(|error| error.with_certainty(Certainty::Done))?;
                 Ok(Applied::Committed { after, now })
             }
-            script::Applied::Stale { now, record } => self.refused(now, record, seen, &change),
+            script::Applied::Stale { now, record } => self.refused(now, record, &change),
             script::Applied::Late { .. } | script::Applied::Damaged => Ok(Applied::Stale),
         }
     }
@@ -413,7 +410,7 @@ impl Optimistic for Call<'_> {
         match self.settle(&commit, true).await? {
             script::Applied::Done { .. } => Ok(true),
             script::Applied::Stale { now, record } => {
-                self.refused(now, record, seen, &Change::Keep).map(|_| false)
+                self.refused(now, record, &Change::Keep).map(|_| false)
             }
             script::Applied::Late { .. } | script::Applied::Damaged => Ok(false),
         }

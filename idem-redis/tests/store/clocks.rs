@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use idem_core::{Fingerprint, ManualClock, Outcome, Request, Timestamp, consumer::Recorder};
+use idem_core::{
+    Change, Committed, Fingerprint, ManualClock, Outcome, Record, Request, State, Timestamp,
+    consumer::Recorder,
+};
 use idem_redis::{RedisBuilder, RedisStore, testing::Server};
 
 use crate::setup::*;
@@ -88,11 +91,10 @@ async fn an_ended_claim_is_kept_for_its_retention() {
     let claim = claimed(&idem, "k").await;
     let gone_at: i64 = server.query(&["PEXPIRETIME", &record_name("k")]).unwrap();
     assert_eq!(gone_at, claim.created_at.as_millis() + 60_000 + GRACE);
-    let longer = idem_core::Change::Extend { lease: lease(10 * LEASE) };
+    let longer = Change::Extend { lease: lease(10 * LEASE) };
     let extended = on_claim(&idem, "k", &claim, longer).await.unwrap();
-    let idem_core::State::Claimed { until, .. } = extended.after.unwrap().state else { panic!() };
     let gone_at: i64 = server.query(&["PEXPIRETIME", &record_name("k")]).unwrap();
-    assert_eq!(gone_at, until.as_millis() + GRACE);
+    assert_eq!(gone_at, until(&extended.after.unwrap()) + GRACE);
 }
 
 fn short(name: &str, millis: u64) -> Request {
@@ -122,23 +124,66 @@ async fn an_expired_receipt_runs_anew_before_the_server_removes_it() {
     }
 }
 
-/// An ended lease is taken over by a step that has read nothing, and a live one is not.
+/// Claims the key `name` for so many milliseconds.
+async fn claimed_for(idem: &Front, name: &str, millis: u64) -> Record {
+    let request = request(name, "p");
+    let mut step = claim_of(&request);
+    if let Change::Claim { lease: of_step, .. } = &mut step.change {
+        *of_step = lease(Duration::from_millis(millis));
+    }
+    transact(idem, request.key(), step).await.unwrap().after.unwrap()
+}
+
+fn until(claim: &Record) -> i64 {
+    let State::Claimed { until, .. } = claim.state else { panic!("{claim:?}") };
+    until.as_millis()
+}
+
+async fn complete(idem: &Front, name: &str, claim: &Record) -> Committed {
+    as_holder(idem, &key(name), claim, completion(claim, "1")).await
+}
+
+/// An ended lease is taken over by a step that has read nothing; its holder sees what is there instead.
 #[tokio::test]
 async fn a_claim_ends_by_the_servers_clock() {
     let server = Server::start().unwrap();
     let idem = open(&server.url()).await;
-    let request = request("k", "p");
-    let mut step = claim_of(&request);
-    if let idem_core::Change::Claim { lease: of_step, .. } = &mut step.change {
-        *of_step = lease(Duration::from_millis(30));
-    }
-    let first = transact(&idem, request.key(), step).await.unwrap().after.unwrap();
-    let idem_core::State::Claimed { until, .. } = first.state else { panic!("{first:?}") };
-    eventually("the lease to end", || server_time(&server) >= until.as_millis()).await;
+    let first = claimed_for(&idem, "k", 30).await;
+    eventually("the lease to end", || server_time(&server) >= until(&first)).await;
+    let late = complete(&idem, "k", &first).await;
+    assert_eq!((late.ran, late.before), (false, Some(first.clone())));
+    assert!(late.now.as_millis() >= until(&first));
     let second = claimed(&idem, "k").await;
     assert!(token(Some(&second)) > token(Some(&first)));
-    // The first holder is told that its claim is not there any more.
-    let late = on_claim(&idem, "k", &first, completion(&first, "1")).await.unwrap();
-    assert!(!late.ran);
-    assert_eq!(late.before, Some(second));
+    let late = complete(&idem, "k", &first).await;
+    assert_eq!((late.ran, late.before), (false, Some(second.clone())));
+    assert!(complete(&idem, "k", &second).await.ran);
+}
+
+/// The store's own clock runs on where the server's stands still or is set back: it must not end a lease.
+#[tokio::test]
+async fn a_lease_that_has_ended_here_is_looked_for_on_the_server() {
+    let server = Server::start().unwrap();
+    let idem = open(&server.url()).await;
+    let first = claimed_for(&idem, "k", 30).await;
+    // Behind the store's back the lease was renewed, as if the server's clock were behind.
+    let longer = Change::Extend { lease: lease(LEASE) };
+    let renewed = on_claim(&open(&server.url()).await, "k", &first, longer).await.unwrap();
+    eventually("the lease to end", || server_time(&server) >= until(&first)).await;
+    let committed = complete(&idem, "k", &first).await;
+    assert!(committed.ran, "its token still holds");
+    assert_eq!(committed.before, renewed.after);
+}
+
+/// By a clock of the user's as well, what is told is what is there.
+#[tokio::test]
+async fn the_holder_of_an_ended_lease_is_told_what_there_is() {
+    let server = Server::start().unwrap();
+    let clock = ManualClock::at(Timestamp::from_millis(1_000));
+    let idem = open_with(RedisStore::builder().clock(clock.clone()), &server.url()).await;
+    let first = claimed(&idem, "k").await;
+    clock.advance(LEASE);
+    assert!(idem.forget(&key("k")).await.unwrap());
+    let late = complete(&idem, "k", &first).await;
+    assert_eq!((late.ran, late.before), (false, None));
 }

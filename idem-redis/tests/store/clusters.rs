@@ -7,7 +7,8 @@ use std::{
 };
 
 use idem_core::{
-    Certainty, Error, ErrorKind, Idem, Key, ManualClock, Outcome, Request, Space, Timestamp,
+    Certainty, Change, Error, ErrorKind, Idem, Key, ManualClock, Outcome, Request, Space, State,
+    Timestamp,
     consumer::{Marked, Recorder},
 };
 use idem_redis::{
@@ -124,6 +125,22 @@ async fn a_node_that_has_forgotten_its_scripts_gets_them_again() {
             assert_eq!(idem.mark_processed(&name, "7").await.unwrap(), Marked::First);
         }
     }
+}
+
+/// The driver of a cluster sends a command again by itself; but another's extension is not one's own.
+#[tokio::test]
+async fn a_lease_is_extended_as_far_as_was_asked() {
+    let cluster = Cluster::shared().unwrap();
+    let idem = store(&cluster, "extended").await;
+    let request = order("north");
+    let claim = transact(&idem, request.key(), claim_of(&request)).await.unwrap().after.unwrap();
+    let by = |seconds| Change::Extend { lease: lease(Duration::from_secs(seconds)) };
+    let first = as_holder(&idem, request.key(), &claim, by(60)).await;
+    // It does not know of the first.
+    let second = as_holder(&idem, request.key(), &claim, by(3_600)).await;
+    assert!(first.ran && second.ran);
+    let State::Claimed { until, .. } = second.after.unwrap().state else { panic!() };
+    assert_eq!(until.as_millis(), second.now.as_millis() + 3_600_000);
 }
 
 /// A cluster whose other nodes serve what they have when one is gone.

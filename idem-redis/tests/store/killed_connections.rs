@@ -107,10 +107,10 @@ async fn many_callers_survive_many_kills() {
         let server = Arc::new(Server::start().unwrap());
         let idem = open_with(RedisStore::builder().speculative(speculative), &server.url()).await;
         let killer = Killer::start(&server);
-        together((0..64).map(|caller| work(idem.clone(), caller, 4))).await;
+        together((0..64).map(|caller| work(idem.clone(), caller, 2))).await;
         assert!(killer.stop() > 0);
         for caller in 0..64 {
-            for call in 0..4 {
+            for call in 0..2 {
                 assert_eq!(count(&idem, &format!("{caller}-{call}")).await, 1);
             }
         }

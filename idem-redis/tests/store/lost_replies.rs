@@ -104,7 +104,7 @@ async fn a_lease_is_extended_completed_and_released_once() {
     let claim = claimed(&idem, "k").await;
     proxy.set(cut(1));
     let longer = Change::Extend { lease: lease(2 * LEASE) };
-    let extended = on_claim(&idem, "k", &claim, longer).await.unwrap();
+    let extended = as_holder(&idem, &key("k"), &claim, longer).await;
     assert!(extended.ran);
     let claim = extended.after.unwrap();
     proxy.set(cut(1));

@@ -22,8 +22,7 @@ async fn a_replica_is_refused_and_works_when_it_is_promoted() {
         assert_eq!(idem.mark_processed("billing", "7").await.unwrap(), Marked::First);
         let claim = claimed(&idem, "c").await;
 
-        // Greets anew at each call, since a connection to a replica leads nowhere: give it time.
-        let idem = open_with(hasty(300).speculative(speculative), &server.url()).await;
+        let idem = open_with(hasty(80).speculative(speculative), &server.url()).await;
         server.replicate_from(&primary).unwrap();
         // It has the data, and yesterday's perhaps: not even what is completed is told.
         assert!(has_record(&server, "k"));
