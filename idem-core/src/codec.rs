@@ -170,11 +170,14 @@ fn unhex(digits: &str) -> Option<Vec<u8>> {
 /// A record that a server stamps when it commits, for a store that changes a record without reading the time
 /// or the last token first.
 ///
-/// The bytes of the record are `1 {checksum} {created_at} {ends_at} {keep_until} {token} {rest}`, with `-` for
-/// what is absent, and the checksum in eight hexadecimal digits: they are the [`Record::to_bytes`] of what
-/// [`Change::stamp`] makes at the server's time and with its token.
+/// The bytes of the record are `{version} {checksum} {created_at} {ends_at} {keep_until} {token} {rest}`, with
+/// `-` for what is absent, and the checksum in eight hexadecimal digits: they are the [`Record::to_bytes`] of
+/// what [`Change::stamp`] makes at the server's time and with its token.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Draft {
+    /// The version of the form.
+    pub version: i64,
     /// When the run or the claim starts.
     pub created_at: Moment,
     /// When the receipt expires, or the lease ends.
@@ -226,7 +229,52 @@ pub enum DraftToken {
     Next,
 }
 
+impl Moment {
+    /// The instant that this is if the commit is at `now`; none for never, and for what overflows.
+    fn at(self, now: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Never => None,
+            Self::At(time) => Some(time),
+            Self::Now => Some(now),
+            Self::In(span) => now.after(span),
+        }
+    }
+}
+
+impl Draft {
+    /// When the record may be purged if it is committed at `now`; none for never.
+    #[must_use]
+    pub fn purge_at(&self, now: Timestamp) -> Option<Timestamp> {
+        match self.token {
+            DraftToken::None => self.ends_at.at(now),
+            DraftToken::Kept(_) | DraftToken::Next => {
+                self.keep_until.at(now).max(self.keep_until.at(now).and(self.ends_at.at(now)))
+            }
+        }
+    }
+}
+
 impl Change {
+    /// As [`Change::draft`], with its times as of `now`: only a token is left to the server.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidDuration`] if an end is beyond what a timestamp can hold.
+    pub fn draft_at(
+        &self,
+        before: Option<&Record>,
+        now: Timestamp,
+    ) -> Result<Option<Draft>, Error> {
+        // Refuses what cannot be stamped.
+        self.clone().stamp(before, now, || Ok(Token::MAX))?;
+        let at = |moment: Moment| moment.at(now).map_or(Moment::Never, Moment::At);
+        Ok(self.draft(before).map(|draft| Draft {
+            created_at: at(draft.created_at),
+            ends_at: at(draft.ends_at),
+            keep_until: at(draft.keep_until),
+            ..draft
+        }))
+    }
+
     /// The record after this change, for a server to stamp; none if there is none.
     #[must_use]
     pub fn draft(&self, before: Option<&Record>) -> Option<Draft> {
@@ -237,7 +285,8 @@ impl Change {
         let draft = |[created_at, ends_at, keep_until]: [Moment; 3], token, rest: Rest<'_>| {
             let checksum = rest.checksum();
             let rest = [rest.line.as_bytes(), rest.result].concat().into();
-            Draft { created_at, ends_at, keep_until, token, rest, checksum }
+            let version = VERSION;
+            Draft { version, created_at, ends_at, keep_until, token, rest, checksum }
         };
         match self {
             Self::Remove => None,
@@ -433,7 +482,7 @@ mod tests {
         };
         let times = [draft.created_at, draft.ends_at, draft.keep_until].map(time).join(" ");
         let stamp = format!("{times} {token}");
-        let head = format!("1 {:08x} {stamp} ", checksum(draft.checksum, &stamp));
+        let head = format!("{} {:08x} {stamp} ", draft.version, checksum(draft.checksum, &stamp));
         [head.as_bytes(), &draft.rest].concat()
     }
 
@@ -465,9 +514,16 @@ mod tests {
             changes.iter().flat_map(|change| befores.iter().map(move |before| (change, before)))
         {
             let after = change.clone().stamp(before.as_ref(), at(7), || Ok(token(5))).unwrap();
-            let draft = change.draft(before.as_ref());
-            let bytes = draft.map(|draft| stamped(&draft, 7, 5));
-            assert_eq!(bytes, after.map(|after| after.to_bytes()), "{change:?} on {before:?}");
+            let drafts =
+                [change.draft(before.as_ref()), change.draft_at(before.as_ref(), at(7)).unwrap()];
+            // What is stamped already does not go by the server's time.
+            for (draft, now) in drafts.into_iter().zip([7, 8]) {
+                let purge_at = draft.as_ref().and_then(|draft| draft.purge_at(at(now)));
+                assert_eq!(purge_at, after.as_ref().and_then(Record::purge_at), "{change:?}");
+                let bytes = draft.map(|draft| stamped(&draft, now, 5));
+                let expected = after.as_ref().map(Record::to_bytes);
+                assert_eq!(bytes, expected, "{change:?} on {before:?}");
+            }
         }
     }
 }

@@ -77,7 +77,8 @@ pub enum ErrorKind {
     },
     /// The effect ended the store's transaction, or tried to; or it left it in a state that cannot commit.
     TransactionEnded,
-    /// An effect asked its own store for something that its transaction stands in the way of.
+    /// An effect asked its own store, or one of its kind, for something that its transaction, or the thread
+    /// that it runs on, stands in the way of.
     Reentrant,
     /// The key is held by a live lease until then.
     InProgress {
@@ -102,14 +103,19 @@ pub enum ErrorKind {
         /// How often it ran.
         rounds: u32,
     },
-    /// What one call writes is more than the store takes at once.
+    /// What one call sends is more bytes than the store takes at once.
     TooLarge {
-        /// How many bytes, or values, it would be.
-        size: usize,
+        /// How many bytes it would be.
+        bytes: usize,
         /// The limit, if it is known.
         limit: Option<usize>,
-        /// Of what.
-        unit: &'static str,
+    },
+    /// What one call reads and writes is more values than the store takes at once.
+    TooManyValues {
+        /// How many it would be.
+        values: usize,
+        /// The limit.
+        limit: usize,
     },
     /// The store has no room left.
     Full,
@@ -300,14 +306,18 @@ impl fmt::Display for Error {
                 "the effect asked for other values each of the {rounds} times it ran: let it read the same \
                  names, and less of them"
             ),
-            ErrorKind::TooLarge { size, limit: Some(limit), unit } => write!(
+            ErrorKind::TooLarge { bytes, limit: Some(limit) } => write!(
                 f,
-                "the call would send {size} {unit}, and the store takes {limit} at once: write less"
+                "the call would send {bytes} bytes, and the store takes {limit} at once: write less"
             ),
-            ErrorKind::TooLarge { size, limit: None, unit } => write!(
+            ErrorKind::TooLarge { bytes, limit: None } => write!(
                 f,
-                "the call would send {size} {unit}, and the store does not take so many at once: write \
-                 less, or raise its limit"
+                "the call would send {bytes} bytes, and the store does not take so many at once: write less, \
+                 or raise its limit"
+            ),
+            ErrorKind::TooManyValues { values, limit } => write!(
+                f,
+                "the call would read and write {values} values, and the store takes {limit} at once: use less"
             ),
             ErrorKind::Full => f.write_str("the store is full: make room, then try again"),
             ErrorKind::Unreachable { waited } => write!(

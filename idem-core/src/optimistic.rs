@@ -115,7 +115,7 @@ async fn yield_turns(attempt: u32) {
 /// An error or a panic of the step is believed only if what it read was one state.
 ///
 /// # Errors
-/// The step's, the store's, or [`ErrorKind::Contended`].
+/// The step's, the store's, [`ErrorKind::Contended`] or [`ErrorKind::TooManyReads`].
 ///
 /// # Cancel safety
 /// As far as the store's `commit` is: nothing else writes.

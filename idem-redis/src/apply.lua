@@ -5,7 +5,7 @@
 local nonce, not_after, expected, live_until = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local change, token_floor, created_at, ends_at = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local keep_until, token, checksum, rest, grace = ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13]
-local reads, writes = ARGV[14], ARGV[15]
+local reads, writes, version = ARGV[14], ARGV[15], ARGV[16]
 local record = KEYS[1]
 
 local time = redis.call('TIME')
@@ -98,7 +98,8 @@ if change == 'set' then
   for index = 1, #stamp do
     sum = (sum * 31 + string.byte(stamp, index)) % 4294967296
   end
-  local set = { 'SET', record, '1 ' .. string.format('%08x', sum) .. ' ' .. stamp .. ' ' .. rest }
+  local head = version .. string.format(' %08x ', sum) .. stamp
+  local set = { 'SET', record, head .. ' ' .. rest }
   if by_set then set[#set + 1] = 'NX' end
   local gone_at
   if token == '-' then

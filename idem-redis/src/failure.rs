@@ -57,6 +57,11 @@ impl Failure {
         self.cause.code() == Some("ERR") && says.contains("Protocol error: invalid bulk length")
     }
 
+    /// Whether the key is on another server of a cluster.
+    pub(crate) fn is_redirect(&self) -> bool {
+        matches!(self.cause.code(), Some("MOVED" | "ASK"))
+    }
+
     /// Whether to try again.
     pub(crate) fn may_pass(&self) -> bool {
         !matches!(self.meaning, Meaning::Refused | Meaning::NoScript)

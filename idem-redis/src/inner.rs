@@ -86,18 +86,21 @@ impl Inner {
         }
     }
 
-    /// Sends a commit, once. `now` is the server's time, if it has just told.
+    /// Sends a commit, once. `now` is the server's time, if it has just told; from the server's time `before`
+    /// on the commit must not be applied.
     pub(crate) async fn apply(
         &self,
         commit: &Commit<'_>,
         now: Option<Timestamp>,
+        before: Option<Timestamp>,
     ) -> Result<Applied, Failure> {
         let nonce = self.next_nonce();
         // Nobody waits for it any longer than this.
         let patience = self.link.timeouts().response.as_millis();
         let patience = i64::try_from(patience).unwrap_or(i64::MAX);
         let now = now.unwrap_or_else(|| self.server_time.now()).as_millis();
-        let not_after = Timestamp::from_millis(now.saturating_add(patience));
+        let last = before.map_or(i64::MAX, |before| before.as_millis().saturating_sub(1));
+        let not_after = Timestamp::from_millis(now.saturating_add(patience).min(last));
         let fill = |command: &mut Cmd| commit.fill(nonce, not_after, command);
         let answer = self.link.eval(commit.script(), fill).await?;
         let applied = script::applied(answer, nonce).ok_or_else(|| self.link.misunderstood())?;

@@ -78,6 +78,8 @@ mod reentry;
 mod script;
 mod server;
 mod server_time;
+mod settle;
+mod stamping;
 mod store;
 mod sweep;
 mod target;
@@ -88,7 +90,6 @@ mod transaction;
 pub mod testing;
 
 pub use builder::RedisBuilder;
-pub use redis;
 pub use server::Hazard;
 pub use store::RedisStore;
 pub use transaction::RedisTransaction;

@@ -161,7 +161,11 @@ impl Link {
     }
 
     fn failed(&self, number: u64, cause: RedisError) -> Failure {
-        let failure = Failure::of_command(cause);
+        let mut failure = Failure::of_command(cause);
+        if self.is_cluster() && failure.is_redirect() {
+            // The driver asks now where slots are.
+            failure.meaning = Meaning::Wait;
+        }
         // After a lost answer a connection may hand its answers to the wrong commands, and one to a server
         // that takes no writes leads nowhere; one that was sent too much is ended.
         let leads_on = !matches!(failure.meaning, Meaning::Lost | Meaning::ReadOnly);

@@ -95,8 +95,8 @@ impl<'c> Commit<'c> {
         !matches!(self.becomes, Becomes::Kept) || !self.writes.is_empty()
     }
 
-    /// How many bytes it sends, and how many values.
-    pub(crate) fn size(&self) -> (usize, usize) {
+    /// How many bytes it sends.
+    pub(crate) fn size(&self) -> usize {
         let values = self.reads.iter().chain(&self.writes);
         let length = |(name, value): &(Vec<u8>, Option<Bytes>)| {
             name.len() + value.as_ref().map_or(0, Bytes::len)
@@ -105,7 +105,7 @@ impl<'c> Commit<'c> {
             Becomes::Set(draft) => draft.rest.len(),
             Becomes::Kept | Becomes::Removed => 0,
         };
-        (rest + values.map(length).sum::<usize>(), self.reads.len() + self.writes.len())
+        rest + values.map(length).sum::<usize>()
     }
 
     /// The length of its longest argument.
@@ -135,6 +135,10 @@ impl<'c> Commit<'c> {
             let flag = |(_, value): &(_, Option<Bytes>)| if value.is_some() { b'1' } else { b'0' };
             command.arg(values.iter().map(flag).collect::<Vec<u8>>());
         }
+        command.arg(match &self.becomes {
+            Becomes::Set(draft) => draft.version,
+            Becomes::Kept | Becomes::Removed => 0,
+        });
         for (_, value) in self.reads.iter().chain(&self.writes) {
             if let Some(value) = value {
                 command.arg(&value[..]);

@@ -85,13 +85,14 @@ impl Inner {
         }
         let proceeds = |at| step.proceeds(record.as_ref(), at);
         // The time of the commit is not known yet: on a record that ends, the step may be bound to its life.
-        let live_until = match record.as_ref().and_then(ends_at) {
-            None if !proceeds(self.estimated_now()) => return None,
-            None => None,
-            Some(end) if !proceeds(before(end)) => return None,
-            Some(end) => (!proceeds(end)).then_some(end),
-        };
-        Some(Assumption { record, live_until })
+        let now = self.estimated_now();
+        let end = record.as_ref().and_then(ends_at);
+        let now = end.map_or(now, |end| now.min(before(end)));
+        if !proceeds(now) {
+            return None;
+        }
+        let live_until = end.filter(|end| !proceeds(*end));
+        Some(Assumption { record, now, live_until })
     }
 }
 
@@ -119,7 +120,7 @@ impl Store for RedisStore {
         let _open = self.0.enter()?;
         let call = Call::new(&self.0, key, self.0.assume(&*step));
         let step = Box::new(Marked(step));
-        optimistic(&call, key, step).await.map_err(|error| call.doubted(error))
+        call.end(optimistic(&call, key, step).await)
     }
 
     async fn purge(&self, limit: usize) -> Result<Purged, Error> {

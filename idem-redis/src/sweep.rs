@@ -9,10 +9,10 @@ use futures_util::future::join_all;
 use idem_core::{Cursor, Error, ErrorKind, Key, Page, Purged, Record, Timestamp};
 
 use crate::{
-    failure::Meaning,
     inner::{Inner, decode},
     nodes::{self, Node},
-    script::{Applied, Commit},
+    script::Commit,
+    settle::{Doubt, Fate, settle},
 };
 
 /// How many keys a SCAN is asked to look at. More of them hold up the server for longer.
@@ -227,19 +227,10 @@ pub(crate) async fn purge(store: &Inner, limit: usize) -> Result<Purged, Error> 
 async fn remove(store: &Inner, found: &Found, record: &Record) -> Result<bool, Error> {
     let token = store.prefix.token(&found.key);
     let commit = Commit::removal(&found.name, &token, record);
-    let mut patience = store.link.patience();
-    let mut in_doubt = false;
-    loop {
-        match store.apply(&commit, None).await {
-            Ok(Applied::Done { .. }) => return Ok(true),
-            Ok(Applied::Stale { record, .. }) => return Ok(in_doubt && record.is_none()),
-            // The next purge will find it.
-            Ok(Applied::Late { .. } | Applied::Damaged) => return Ok(false),
-            Err(failure) => {
-                in_doubt |= failure.meaning == Meaning::Lost;
-                patience.bear(failure).await?;
-            }
-        }
+    let doubt = Doubt::default();
+    match settle(store, &commit, true, &doubt).await.map_err(|error| doubt.of(error))? {
+        Fate::Done { .. } => Ok(true),
+        Fate::Refused { record, .. } => Ok(doubt.is_there() && record.is_none()),
     }
 }
 

@@ -75,7 +75,9 @@ impl Target {
         let builder = redis::cluster::ClusterClientBuilder::new(nodes)
             .connection_timeout(connection)
             .response_timeout(response)
-            .overall_response_timeout(Some(response));
+            .overall_response_timeout(Some(response))
+            // It would send a commit again without our knowing. It learns where slots are all the same.
+            .retries(0);
         #[cfg(feature = "tls")]
         let builder = match (scheme, certificates(options)) {
             ("rediss", certificates) => {

@@ -84,7 +84,7 @@ async fn too_many_values_are_refused_before_they_are_sent() {
         }
     };
     let error = idem.execute(&request("k", "p"), values(100_001)).await.unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::TooLarge { size: 100_001, .. }), "{error:?}");
+    assert!(matches!(error.kind(), ErrorKind::TooManyValues { values: 100_001, .. }), "{error:?}");
     let outcome = idem.execute(&request("k", "p"), values(10_000)).await.unwrap();
     assert_eq!(outcome, Outcome::Created(10_000));
 }

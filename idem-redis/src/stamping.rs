@@ -1,0 +1,42 @@
+//! When a record is stamped, and by whom.
+
+use idem_core::{Change, Draft, Error, Moment, Record, Timestamp};
+
+use crate::script::Becomes;
+
+/// A script, whose numbers are doubles, adds spans of fewer milliseconds to the server's time exactly.
+const MOST_EXACT: i64 = 1 << 52;
+
+/// When a record is stamped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stamping {
+    At(Timestamp),
+    /// At the commit, by the server's clock.
+    ByServer,
+}
+
+/// What `change` makes of the record; none if the server cannot stamp it exactly.
+pub(crate) fn becomes(
+    before: Option<&Record>,
+    change: &Change,
+    stamping: Stamping,
+) -> Result<Option<Becomes>, Error> {
+    let draft = match (change, stamping) {
+        (Change::Remove, _) => return Ok(Some(Becomes::Removed)),
+        (Change::Keep, _) => None,
+        (change, Stamping::At(now)) => change.draft_at(before, now)?,
+        (change, Stamping::ByServer) => match change.draft(before) {
+            Some(draft) if !is_exact(&draft) => return Ok(None),
+            draft => draft,
+        },
+    };
+    Ok(Some(draft.map_or(Becomes::Kept, Becomes::Set)))
+}
+
+fn is_exact(draft: &Draft) -> bool {
+    let exact = |moment| match moment {
+        Moment::In(span) => span.as_millis() < MOST_EXACT,
+        _ => true,
+    };
+    [draft.created_at, draft.ends_at, draft.keep_until].into_iter().all(exact)
+}
