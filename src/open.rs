@@ -1,6 +1,6 @@
 //! A store by its URL.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use idem_core::{DynStore, Error, ErrorKind, Field};
 
@@ -32,7 +32,7 @@ const SCHEMES: [(&str, &str); 8] = [
 /// | `memory:` | a new one in memory | `capacity`: entries at most |
 /// | `sqlite:orders.db` | that file | `synchronous`: `full` or `normal`; `busy_timeout_ms`; `dedicated_writer`: `true` or `false` |
 /// | `sqlite::memory:` | a new one in SQLite's memory | as above |
-/// | `sled:orders` | that folder | `sync`: `full` or `flush` |
+/// | `sled:orders` | that folder | `synchronous`: `full` or `flush`; `busy_timeout_ms` |
 /// | `redis://user:password@host:6379/0` | that server and database | `prefix`; `speculative`: `true` or `false`; `connection_timeout_ms`; `response_timeout_ms` |
 /// | `rediss://host`, `redis+unix:///path`, `redis+cluster://a,b,c` | over TLS, a socket, a cluster | as above; of a socket also `db`, `user`, `pass` |
 ///
@@ -129,6 +129,13 @@ fn has_bad_escape(path: &str) -> bool {
     let is_escape =
         |rest: &str| rest.len() >= 2 && rest.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit);
     path.split('%').skip(1).any(|rest| !is_escape(rest))
+}
+
+/// The value of an option that is a number of milliseconds.
+#[cfg_attr(not(any(feature = "sqlite", feature = "sled", feature = "redis")), allow(dead_code))]
+fn millis(name: &str, value: &str) -> Result<Duration, Error> {
+    let millis = value.parse().map_err(|_| bad_value(name, value, "a number of milliseconds"))?;
+    Ok(Duration::from_millis(millis))
 }
 
 /// Why an option's value is not acceptable.

@@ -108,12 +108,13 @@ async fn sled_opens_a_folder_with_its_options_and_keeps_it() {
     let odd = folder.path().join("50% of #1?");
     let escaped = odd.display().to_string();
     let escaped = escaped.replace('%', "%25").replace('#', "%23").replace('?', "%3F");
-    let idem = works(idem_store::open(&format!("sled:{escaped}?sync=flush")).await.unwrap());
+    let idem = works(idem_store::open(&format!("sled:{escaped}?synchronous=flush")).await.unwrap());
     let idem = idem.await.unwrap();
     assert_eq!(idem.guarantees().durability, idem_store::Durability::ProcessCrash);
     idem.close().await.unwrap();
     assert!(odd.is_dir());
-    let again = Idem::new(idem_store::open(&format!("sled:{escaped}?sync=full")).await.unwrap());
+    let again =
+        Idem::new(idem_store::open(&format!("sled:{escaped}?synchronous=full")).await.unwrap());
     assert_eq!(again.guarantees().durability, idem_store::Durability::PowerLoss);
     let request = Request::new(Key::new("north", "sign-up", "a").unwrap());
     assert_eq!(again.execute(&request, |_| Ok(0)).await.unwrap(), Outcome::Replayed(7));
@@ -124,9 +125,9 @@ async fn sled_opens_a_folder_with_its_options_and_keeps_it() {
 async fn bad_options_of_sled_are_refused() {
     assert!(refused("sled:").await.contains("`sled:orders`"));
     assert!(refused("sled://orders").await.contains("`sled:orders`"));
-    let unknown = refused("sled:x?synchronous=full").await;
-    assert!(unknown.contains("no option `synchronous`: it has `sync`"), "{unknown}");
-    assert!(refused("sled:x?sync=off").await.contains("`full` or `flush`"));
+    let unknown = refused("sled:x?sync=full").await;
+    assert!(unknown.contains("no option `sync`: it has `synchronous`"), "{unknown}");
+    assert!(refused("sled:x?synchronous=off").await.contains("`full` or `flush`"));
     assert!(!std::path::Path::new("x").exists(), "nothing may be created");
 }
 

@@ -24,7 +24,7 @@ use crate::{
 pub(crate) struct Committer {
     marker: Marker,
     disk: Box<dyn Disk>,
-    /// The number of the last batch.
+    /// How many batches were ever written.
     number: u64,
     pace: Pace,
 }
@@ -94,22 +94,21 @@ impl Committer {
             refuse(commits, &trouble);
             return 0;
         }
-        let number = self.number + 1;
-        pending.begin(number, commits.iter().flat_map(|commit| commit.entries()));
-        match commit::apply(database, &commits, number) {
+        let under_way = pending.begin(commits.iter().flat_map(|commit| commit.entries()));
+        match commit::apply(database, &commits, self.number + 1) {
             Applied::Nothing(verdicts) => {
-                pending.end(number);
+                pending.end(under_way);
                 answer(commits, verdicts)
             }
             Applied::Refused(trouble) => {
-                pending.end(number);
+                pending.end(under_way);
                 pending.note(&trouble);
                 refuse(commits, &trouble);
                 0
             }
             Applied::Written(verdicts) => {
                 let (commits, verdicts, told) = tell_stale(commits, verdicts);
-                match self.make_durable(database, pending) {
+                match self.make_durable(database, pending, under_way) {
                     Ok(()) => told + answer(commits, verdicts),
                     Err(trouble) => told + doubt(commits, verdicts, &trouble),
                 }
@@ -125,11 +124,16 @@ impl Committer {
     }
 
     /// Makes the batch durable that was just applied.
-    fn make_durable(&mut self, database: &Database, pending: &Pending) -> Result<(), Trouble> {
+    fn make_durable(
+        &mut self,
+        database: &Database,
+        pending: &Pending,
+        under_way: u64,
+    ) -> Result<(), Trouble> {
         self.number += 1;
         let made = self.disk.make_durable(database);
         match &made {
-            Ok(()) => pending.end(self.number),
+            Ok(()) => pending.end(under_way),
             Err(trouble) => pending.fail(trouble.clone()),
         }
         made
@@ -153,15 +157,14 @@ impl Committer {
         if due.is_empty() {
             return Ok(Removed { count: 0, all: due.all });
         }
-        let number = self.number + 1;
-        pending.begin(number, due.records());
-        let verdicts = match due.apply(database, number) {
+        let under_way = pending.begin(due.records());
+        let verdicts = match due.apply(database, self.number + 1) {
             Applied::Nothing(verdicts) => {
-                pending.end(number);
+                pending.end(under_way);
                 verdicts
             }
             Applied::Refused(trouble) => {
-                pending.end(number);
+                pending.end(under_way);
                 pending.note(&trouble);
                 return Err(trouble.nothing_done());
             }
@@ -170,7 +173,7 @@ impl Committer {
                 return Err(trouble.unknown());
             }
             Applied::Written(verdicts) => {
-                self.make_durable(database, pending).map_err(Trouble::unknown)?;
+                self.make_durable(database, pending, under_way).map_err(Trouble::unknown)?;
                 verdicts
             }
         };
@@ -186,8 +189,8 @@ impl Committer {
         if let Some(trouble) = pending.failure() {
             return Err(trouble);
         }
-        // What the user wrote beside the store, too.
-        self.disk.make_durable(database)?;
+        // What the user wrote beside the store, too. The mark must not ask for more than what is there.
+        self.disk.sync(database)?;
         Ok(self.marker.set_batches(self.number)?)
     }
 }

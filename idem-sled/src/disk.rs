@@ -24,6 +24,9 @@ use crate::{
 pub(crate) trait Disk: Send {
     /// Returns when all that was applied before the call is as durable as the store declares.
     fn make_durable(&mut self, database: &Database) -> Result<(), Trouble>;
+
+    /// Returns when all that was applied before the call survives a crash of the machine.
+    fn sync(&mut self, database: &Database) -> Result<(), Trouble>;
 }
 
 /// The engine's files.
@@ -54,12 +57,16 @@ impl Files {
 
 impl Disk for Files {
     fn make_durable(&mut self, database: &Database) -> Result<(), Trouble> {
-        guarded(|| database.db.flush())?;
-        if self.synchronous == Synchronous::Full {
-            self.blobs.sync()?;
-            self.log.sync_data()?;
+        match self.synchronous {
+            Synchronous::Full => self.sync(database),
+            Synchronous::Flush => Ok(guarded(|| database.db.flush()).map(drop)?),
         }
-        Ok(())
+    }
+
+    fn sync(&mut self, database: &Database) -> Result<(), Trouble> {
+        guarded(|| database.db.flush())?;
+        self.blobs.sync()?;
+        Ok(self.log.sync_data()?)
     }
 }
 

@@ -42,6 +42,10 @@ impl Disk for Gate {
             Ok(Fate::Durable) | Err(_) => self.disk.make_durable(database),
         }
     }
+
+    fn sync(&mut self, database: &Database) -> Result<(), Trouble> {
+        self.make_durable(database)
+    }
 }
 
 /// A store whose batches wait at a gate.
@@ -263,4 +267,22 @@ async fn closing_waits_for_what_is_queued() {
     assert!(matches!(error.kind(), ErrorKind::Closed), "{error:?}");
     let idem = Idem::new(SledStore::open(gated.folder.path()).await.unwrap());
     assert_eq!(idem.execute(&request("second"), |_| Ok(())).await.unwrap(), Outcome::Replayed(()));
+}
+
+#[tokio::test]
+async fn a_batch_of_nothing_makes_no_later_one_durable() {
+    let gated = Gated::new();
+    let failing = request("failing");
+    let failed: Result<Outcome<()>, _> =
+        gated.idem.execute(&failing, |_| Err("declined".into())).await;
+    assert!(failed.is_err());
+    let mut first = pin!(gated.put("new"));
+    assert!(poll(first.as_mut()).is_pending());
+    gated.arrival();
+    let mut replay = pin!(gated.put("new"));
+    assert!(poll(replay.as_mut()).is_pending(), "its receipt is not durable yet");
+    gated.pass(Fate::Lost);
+    for put in [first.await, replay.await, gated.put("new").await] {
+        assert_eq!(put.unwrap_err().certainty(), Certainty::Unknown);
+    }
 }

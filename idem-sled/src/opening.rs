@@ -52,7 +52,7 @@ pub(crate) fn open(options: &SledBuilder, folder: &Path) -> Result<Opened, Error
             let version = FORMAT.cast_unsigned().to_be_bytes();
             guarded(|| database.meta.insert(names::VERSION, &version))?;
         }
-        files.make_durable(&database)?;
+        files.sync(&database)?;
         files.sync_folders(folder)?;
         // Only now: it must not ask for more than what is there.
         Ok(marker.set_batches(batches)?)

@@ -51,7 +51,7 @@ impl Default for SledBuilder {
 
 impl SledBuilder {
     /// How far a commit is written through. [`Synchronous::Full`] unless told.
-    pub fn sync(mut self, synchronous: Synchronous) -> Self {
+    pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
         self.synchronous = synchronous;
         self
     }

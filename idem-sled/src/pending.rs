@@ -25,6 +25,8 @@ pub(crate) struct Pending {
 
 #[derive(Default)]
 struct Batches {
+    /// The number of the last batch, of those that changed nothing too.
+    last: u64,
     records: HashMap<Box<[u8]>, u64>,
     values: HashMap<Box<[u8]>, u64>,
 }
@@ -54,15 +56,18 @@ impl Pending {
         Self { batches: Mutex::default(), progress: watch::Sender::default() }
     }
 
-    /// Says what a batch is about to change, before anybody can see it changed.
-    pub(crate) fn begin<'n>(&self, number: u64, entries: impl Iterator<Item = Entry<'n>>) {
+    /// Says what a batch is about to change, before anybody can see it changed, and gives it its number.
+    pub(crate) fn begin<'n>(&self, entries: impl Iterator<Item = Entry<'n>>) -> u64 {
         let mut batches = self.batches.lock();
+        batches.last += 1;
+        let number = batches.last;
         for entry in entries {
             match entry {
                 Entry::Record(key) => batches.records.insert(key.into(), number),
                 Entry::Value(name) => batches.values.insert(name.into(), number),
             };
         }
+        number
     }
 
     /// The batch is durable, or it changed nothing.

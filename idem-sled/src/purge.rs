@@ -75,7 +75,8 @@ impl Due {
     /// Removes them, as the batch of that number.
     ///
     /// Each record is looked at again: what took an expired one's place stays, and has an expiry of its own. One
-    /// verdict for each, [`Verdict::Written`] if its record went. If one cannot be read, all stay.
+    /// verdict for each, [`Verdict::Written`] if its record went. One that is damaged stays; if the engine fails to
+    /// read one, all stay.
     pub(crate) fn apply(&self, database: &Database, number: u64) -> Applied {
         commit::transact(&commit::own(database), |views, faults| {
             let removed = self.expiries.iter().map(|due| remove(views, due, faults));
@@ -111,12 +112,13 @@ fn remove(
     let found = guarded(|| commit::get(&views[RECORDS], key));
     let found = found.map_err(|trouble| faults.note(trouble))?;
     let record = found.map(|bytes| Record::from_bytes(&Bytes::copy_from_slice(&bytes)));
-    match record.transpose()? {
-        Some(record) if record.purge_at() == Some(*at) => {
+    match record.transpose() {
+        Ok(Some(record)) if record.purge_at() == Some(*at) => {
             commit::set(views, vec![(RECORDS, IVec::from(&**key), None)])
                 .map_err(|trouble| faults.note(trouble))?;
             Ok(Verdict::Written(None))
         }
+        // What cannot be read stays, for who can mend it.
         _ => Ok(Verdict::Unchanged),
     }
 }

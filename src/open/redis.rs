@@ -1,12 +1,12 @@
 //! `redis:`, `rediss:`, `redis+unix:`, `redis+cluster:`, `rediss+cluster:`
 
-use std::{fmt::Write as _, sync::Arc, time::Duration};
+use std::{fmt::Write as _, sync::Arc};
 
 use form_urlencoded::byte_serialize;
 use idem_core::{DynStore, Error, erase};
 use idem_redis::RedisStore;
 
-use super::{Url, bad_value, unknown_option};
+use super::{Url, bad_value, millis, unknown_option};
 
 const OPTIONS: &str = "`prefix`, `speculative`, `connection_timeout_ms` and `response_timeout_ms`";
 
@@ -36,9 +36,4 @@ pub(super) async fn open(scheme: &str, url: Url<'_>) -> Result<Arc<DynStore>, Er
         };
     }
     Ok(erase(builder.open(&server).await?))
-}
-
-fn millis(name: &str, value: &str) -> Result<Duration, Error> {
-    let millis = value.parse().map_err(|_| bad_value(name, value, "a number of milliseconds"))?;
-    Ok(Duration::from_millis(millis))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use idem_core::{DynStore, Error, erase};
 use idem_sled::{SledStore, Synchronous};
 
-use super::{Url, bad_value, invalid, unknown_option};
+use super::{Url, bad_value, invalid, millis, unknown_option};
 
 pub(super) async fn open(url: Url<'_>) -> Result<Arc<DynStore>, Error> {
     if url.path.starts_with("//") {
@@ -19,12 +19,16 @@ pub(super) async fn open(url: Url<'_>) -> Result<Arc<DynStore>, Error> {
     let mut builder = SledStore::builder();
     for (name, value) in &url.options {
         builder = match &**name {
-            "sync" => builder.sync(match &**value {
+            "synchronous" => builder.synchronous(match &**value {
                 "full" => Synchronous::Full,
                 "flush" => Synchronous::Flush,
                 _ => return Err(bad_value(name, value, "`full` or `flush`")),
             }),
-            _ => return Err(unknown_option("sled", name, "`sync`")),
+            "busy_timeout_ms" => builder.busy_timeout(millis(name, value)?),
+            _ => {
+                let known = "`synchronous` and `busy_timeout_ms`";
+                return Err(unknown_option("sled", name, known));
+            }
         };
     }
     Ok(erase(builder.open(&*url.path).await?))

@@ -1,11 +1,11 @@
 //! `sqlite:`
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use idem_core::{DynStore, Error, erase};
 use idem_sqlite::{SqliteStore, Synchronous};
 
-use super::{Url, bad_value, invalid, unknown_option};
+use super::{Url, bad_value, invalid, millis, unknown_option};
 
 const OPTIONS: &str = "`synchronous`, `busy_timeout_ms` and `dedicated_writer`";
 
@@ -27,12 +27,7 @@ pub(super) async fn open(url: Url<'_>) -> Result<Arc<DynStore>, Error> {
                 "normal" => Synchronous::Normal,
                 _ => return Err(bad_value(name, value, "`full` or `normal`")),
             }),
-            "busy_timeout_ms" => {
-                let millis = value
-                    .parse()
-                    .map_err(|_| bad_value(name, value, "a number of milliseconds"))?;
-                builder.busy_timeout(Duration::from_millis(millis))
-            }
+            "busy_timeout_ms" => builder.busy_timeout(millis(name, value)?),
             "dedicated_writer" => {
                 let dedicated =
                     value.parse().map_err(|_| bad_value(name, value, "`true` or `false`"))?;

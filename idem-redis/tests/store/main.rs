@@ -9,6 +9,7 @@ mod closing;
 #[cfg(feature = "cluster")]
 mod clusters;
 mod damage;
+mod doubts;
 mod fake;
 mod hazards;
 mod integers;
