@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::{
     Change, Committed, Error, Fingerprint, Idem, Key, Record, Request, Retention, Span, State,
-    Step, Store, Timestamp, Token, Verdict, judge,
+    Step, Store, Timestamp, Token, Verdict, holds, judge,
 };
 use uuid::Uuid;
 
@@ -27,12 +27,31 @@ pub(crate) fn claim_of(request: &Request) -> Change {
     }
 }
 
-/// Asks for a claim of a request's key, as [`judge`] allows it.
+/// Asks for a claim of a request's key, as [`judge`] allows it; if it runs, it must bear the id of the attempt.
 pub(crate) async fn claim<S: Store>(idem: &Idem<S>, request: &Request) -> Committed {
     let wanted = Some(request.fingerprint_value().copied());
-    let step = Ask { wanted, change: claim_of(request) };
+    let change = claim_of(request);
+    let Change::Claim { attempt, .. } = change else { unreachable!("it is a claim") };
+    let step = Ask { wanted, change };
     let claimed = idem.store().transact(request.key(), Box::new(step)).await;
-    claimed.expect("a claim is answered")
+    let claimed = claimed.expect("a claim is answered");
+    let left = claimed.after.as_ref().map(|record| record.attempt);
+    assert!(
+        !claimed.ran || left == Some(attempt),
+        "a claim must bear its attempt's id: {claimed:?}"
+    );
+    claimed
+}
+
+/// Asks for `change` as the holder of `claim` does: by its token, until the lease ends.
+pub(crate) async fn as_holder<S: Store>(
+    idem: &Idem<S>,
+    key: &Key,
+    claim: &Record,
+    change: Change,
+) -> Committed {
+    let step = Hold { claim: claim.clone(), change };
+    idem.store().transact(key, Box::new(step)).await.expect("a holder is answered")
 }
 
 /// Claims a request's key, which must be free, and returns the token.
@@ -104,6 +123,30 @@ impl<Tx: ?Sized> Step<Tx> for Ask {
 
     fn effectless(&self) -> bool {
         true
+    }
+
+    fn run(&mut self, _: &mut Tx, _: Option<&Record>, _: Timestamp) -> Result<Change, Error> {
+        Ok(self.change.clone())
+    }
+}
+
+/// Asks for a change while a lease is held, without an effect.
+struct Hold {
+    claim: Record,
+    change: Change,
+}
+
+impl<Tx: ?Sized> Step<Tx> for Hold {
+    fn proceeds(&self, record: Option<&Record>, now: Timestamp) -> bool {
+        holds(record, token_of(Some(&self.claim)), now)
+    }
+
+    fn effectless(&self) -> bool {
+        true
+    }
+
+    fn expected(&self) -> Option<&Record> {
+        Some(&self.claim)
     }
 
     fn run(&mut self, _: &mut Tx, _: Option<&Record>, _: Timestamp) -> Result<Change, Error> {

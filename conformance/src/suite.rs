@@ -152,6 +152,8 @@ macro_rules! __cases {
                 a_claim_is_no_receipt
                 a_purge_leaves_claims_until_their_retention_has_passed
                 a_claimed_event_is_neither_processed_nor_marked
+                a_holder_acts_until_its_leases_last_millisecond
+                a_stale_holder_changes_nothing
                 tokens_grow_strictly
             }
             claims as claims_in_parallel, multi_thread, [yes] {

@@ -6,17 +6,22 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use idem_core::{
-    Certainty, Change, ErrorKind, Key, Outcome, Purged, Request, State, Timestamp, Token,
+    Certainty, Change, ErrorKind, Key, Outcome, Purged, Request, Retention, State, Timestamp,
+    Token,
     consumer::{Marked, Recorder},
 };
 use tokio::{sync::Barrier, task::JoinSet};
+use uuid::Uuid;
 
 use crate::{
     Fixture,
     callers::within,
     setup::{Runs, START, Setup, add, kept, kept_for, key, request, start_plus},
-    steps::{LEASE, change, claim, claim_of_free, claimed, claimed_record, token_of},
+    steps::{
+        LEASE, as_holder, change, claim, claim_of_free, claimed, claimed_record, lease, token_of,
+    },
 };
 
 /// 60, 74. A live claim: in progress until its end, for another fingerprint a conflict, and nothing runs.
@@ -222,6 +227,69 @@ pub async fn tokens_and_claims_survive_reopening<F: Fixture>() {
     setup.clock.set(start_plus(-3_600_000));
     let next = claimed(&setup.idem, &request("b", "p")).await;
     assert!(first < gone && gone < next, "tokens must grow: {first}, {gone}, {next}");
+}
+
+/// 65, 70. A holder extends, completes and releases until the lease's last millisecond, and not at its end.
+pub async fn a_holder_acts_until_its_leases_last_millisecond<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    for (name, change) in holders_changes() {
+        let request = request(name, "p");
+        setup.clock.set(START);
+        let claim = claim_of_free(&setup.idem, &request).await;
+        setup.clock.set(start_plus(LEASE));
+        let late = as_holder(&setup.idem, request.key(), &claim, change.clone()).await;
+        assert!(!late.ran, "{name}: at its end a lease is not held any more");
+        assert_eq!(late.now, start_plus(LEASE), "{name}");
+        assert_eq!((late.before.as_ref(), late.after.as_ref()), (Some(&claim), Some(&claim)));
+        setup.clock.set(start_plus(LEASE - 1));
+        let held = as_holder(&setup.idem, request.key(), &claim, change.clone()).await;
+        assert!(held.ran, "{name}: a millisecond before its end a lease is held");
+        assert_eq!((held.before, held.now), (Some(claim.clone()), start_plus(LEASE - 1)), "{name}");
+        let kept = kept_for(setup.idem.store(), request.key()).await;
+        assert_eq!(kept, held.after, "{name}: what is committed is reported");
+        let again = as_holder(&setup.idem, request.key(), &claim, change).await;
+        assert_eq!(again.ran, name == "extend", "{name}: a completed or released key is not held");
+    }
+}
+
+/// 64. A holder whose lease was taken over is told what there is, and changes nothing.
+pub async fn a_stale_holder_changes_nothing<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    for (name, change) in holders_changes() {
+        let request = request(name, "p");
+        setup.clock.set(START);
+        let stale = claim_of_free(&setup.idem, &request).await;
+        setup.clock.set(start_plus(LEASE));
+        let successor = claim_of_free(&setup.idem, &request).await;
+        for clock in [0, LEASE] {
+            // Also by a clock by which the first lease would still be held.
+            setup.clock.set(start_plus(clock));
+            let refused = as_holder(&setup.idem, request.key(), &stale, change.clone()).await;
+            assert!(!refused.ran, "{name}: the lease is another's");
+            assert_eq!(refused.before.as_ref(), Some(&successor), "{name}: what there is");
+            let kept = kept_for(setup.idem.store(), request.key()).await;
+            assert_eq!(kept.as_ref(), Some(&successor), "{name}: the successor is undisturbed");
+        }
+        let done = as_holder(&setup.idem, request.key(), &successor, completion()).await;
+        assert!(done.ran, "{name}");
+        let refused = as_holder(&setup.idem, request.key(), &stale, change).await;
+        assert_eq!((refused.ran, &refused.before), (false, &done.after), "{name}");
+        assert_eq!(kept_for(setup.idem.store(), request.key()).await, done.after, "{name}");
+    }
+}
+
+fn completion() -> Change {
+    Change::Complete {
+        fingerprint: None,
+        attempt: Uuid::new_v4(),
+        result: Bytes::from_static(b"done"),
+        retention: Retention::Forever,
+    }
+}
+
+fn holders_changes() -> [(&'static str, Change); 3] {
+    let extend = Change::Extend { lease: lease(2 * LEASE) };
+    [("extend", extend), ("complete", completion()), ("release", Change::Remove)]
 }
 
 /// 66. A key's tokens grow from holder to holder, however many want it.
