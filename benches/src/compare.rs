@@ -82,7 +82,7 @@ pub fn compare(plan: Plan, mut progress: impl FnMut(&str)) -> Result<Row, BoxErr
 fn calibrate(plan: Plan, open: Open) -> Result<usize, BoxError> {
     let most = match plan.workload {
         Workload::Replay | Workload::Conflict => MAX_CALLS,
-        Workload::Create => MAX_KEYS,
+        Workload::Create | Workload::Mark => MAX_KEYS,
         Workload::Contended => MAX_KEYS.saturating_mul(plan.callers).min(MAX_CALLS),
     };
     let least = LEAST * plan.callers;

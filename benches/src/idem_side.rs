@@ -1,14 +1,17 @@
-//! Idem's side of a pair: one task per caller.
+//! Idem's side of a pair.
 
 use std::sync::Arc;
 
-use idem_core::{BoxError, EffectError, Idem, Outcome, Store};
-use tokio::{runtime::Runtime, sync::Barrier};
+use idem_core::{
+    BoxError, EffectError, Idem, Outcome, Store,
+    consumer::{Marked, Recorder},
+};
+use tokio::runtime::Runtime;
 
 use crate::{
-    Load, Order, Placed, Sample,
-    sample::Run,
+    Load, Order, Placed, Sample, shop,
     side::{Side, Stored},
+    tasks::{self, Caller},
 };
 
 /// What places an order in a transaction of a store.
@@ -17,8 +20,7 @@ pub(crate) type Place<Tx> = fn(&mut Tx, u64) -> Result<Placed, EffectError>;
 /// Counts what is stored.
 pub(crate) type Count<S> = Box<dyn Fn(&Runtime, &Idem<S>, &Load) -> Result<Stored, BoxError>>;
 
-/// Idem over a store, on tokio's multi-thread runtime as it is by default: what a service has. A single
-/// caller is one task of it.
+/// Idem over a store.
 pub(crate) struct IdemSide<S: Store> {
     pub(crate) runtime: Runtime,
     pub(crate) idem: Idem<S>,
@@ -30,25 +32,8 @@ pub(crate) struct IdemSide<S: Store> {
 
 impl<S: Store + 'static> Side for IdemSide<S> {
     fn run(&mut self, load: &Arc<Load>) -> Result<Sample, BoxError> {
-        if let Some(order) = load.first() {
-            // Its answer says nothing that the count afterwards does not.
-            let _: Outcome<Placed> = self.runtime.block_on(place(&self.idem, order, self.place))?;
-        }
-        let start = Arc::new(Barrier::new(load.callers()));
-        let callers: Vec<_> = (0..load.callers())
-            .map(|_| {
-                let (idem, load, start) = (self.idem.clone(), Arc::clone(load), Arc::clone(&start));
-                self.runtime.spawn(call(idem, load, start, self.place, self.every))
-            })
-            .collect();
-        let runs = self.runtime.block_on(async {
-            let mut runs = Vec::new();
-            for caller in callers {
-                runs.push(caller.await??);
-            }
-            Ok::<_, BoxError>(runs)
-        })?;
-        Ok(Sample::of(runs, load))
+        let caller = Calls { idem: self.idem.clone(), place: self.place };
+        tasks::run(&self.runtime, load, self.every, &caller)
     }
 
     fn stored(&mut self, load: &Load) -> Result<Stored, BoxError> {
@@ -56,29 +41,42 @@ impl<S: Store + 'static> Side for IdemSide<S> {
     }
 }
 
-/// One caller.
-async fn call<S: Store>(
+struct Calls<S: Store> {
     idem: Idem<S>,
-    load: Arc<Load>,
-    start: Arc<Barrier>,
-    effect: Place<S::Transaction>,
-    every: usize,
-) -> Result<Run, BoxError> {
-    start.wait().await;
-    let mut run = Run::start(every);
-    for order in load.calls() {
-        let start = run.call();
-        let outcome = place(&idem, order, effect).await?;
-        run.answered(start, order, outcome)?;
-    }
-    Ok(run.end())
+    place: Place<S::Transaction>,
 }
 
-async fn place<S: Store>(
+impl<S: Store> Clone for Calls<S> {
+    fn clone(&self) -> Self {
+        Self { idem: self.idem.clone(), place: self.place }
+    }
+}
+
+impl<S: Store + 'static> Caller for Calls<S> {
+    async fn place(&self, order: &Order) -> Result<Outcome<Placed>, BoxError> {
+        let (place, number) = (self.place, order.number);
+        Ok(self.idem.execute(&order.request, move |tx| place(tx, number)).await?)
+    }
+
+    async fn mark(&self, order: &Order) -> Result<Marked, BoxError> {
+        Ok(self.idem.mark_processed(shop::CONSUMER, order.event()).await?)
+    }
+}
+
+/// Counts what [`shop::put_order`] put, and receipts and marks, one by one.
+pub(crate) fn count_each<S: Store>(
+    runtime: &Runtime,
     idem: &Idem<S>,
-    order: &Order,
-    effect: Place<S::Transaction>,
-) -> Result<Outcome<Placed>, idem_core::Error> {
-    let number = order.number;
-    idem.execute(&order.request, move |tx| effect(tx, number)).await
+    load: &Load,
+) -> Result<Stored, BoxError> {
+    let mut stored = Stored { orders: 0, receipts: 0 };
+    runtime.block_on(async {
+        for order in load.distinct() {
+            let key = load.key(order)?;
+            let value = idem.value(&key.space(), &order.number.to_be_bytes()).await?;
+            stored.orders += usize::from(value.is_some());
+            stored.receipts += usize::from(idem.receipt(&key).await?.is_some());
+        }
+        Ok(stored)
+    })
 }

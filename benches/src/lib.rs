@@ -12,11 +12,13 @@ mod baseline;
 mod compare;
 mod folder;
 mod idem_side;
+mod redis_server;
 mod report;
 mod sample;
 mod shop;
 mod side;
 mod stats;
+mod tasks;
 mod threads;
 mod workload;
 

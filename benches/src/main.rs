@@ -59,6 +59,9 @@ fn plans(
     let mut plans = Vec::new();
     for workload in Workload::ALL.into_iter().filter(|w| workload.is_none_or(|only| only == *w)) {
         for backend in Backend::ALL.into_iter().filter(|b| backend.is_none_or(|only| only == *b)) {
+            if !backend.does(workload) {
+                continue;
+            }
             let counts = callers.as_ref().map_or(workload.callers(), std::slice::from_ref);
             plans.extend(counts.iter().map(|&callers| Plan { workload, backend, callers }));
         }

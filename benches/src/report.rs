@@ -68,7 +68,7 @@ pub fn print(rows: &mut [Row], mut out: impl io::Write) -> io::Result<()> {
     let head = ["ops/s", "p50 µs", "p99 µs"];
     writeln!(
         out,
-        "{:9} {:13} {:>7} | {:>10} {:>9} {:>10} | {:>10} {:>9} {:>10} | {:>8} (lowest, highest)  steady",
+        "{:9} {:17} {:>7} | {:>10} {:>9} {:>10} | {:>10} {:>9} {:>10} | {:>8} (lowest, highest)  steady",
         "workload",
         "backend",
         "callers",
@@ -85,7 +85,7 @@ pub fn print(rows: &mut [Row], mut out: impl io::Write) -> io::Result<()> {
         let (base_ops, base_p50, base_p99) = row.baseline.summary();
         writeln!(
             out,
-            "{:9} {:13} {:>7} | {ops:>10.0} {p50:>9.1} {p99:>10.1} | {base_ops:>10.0} \
+            "{:9} {:17} {:>7} | {ops:>10.0} {p50:>9.1} {p99:>10.1} | {base_ops:>10.0} \
              {base_p50:>9.1} {base_p99:>10.1} | {:>8.2} {:17} {:>7.2}",
             row.plan.workload.name(),
             row.pair.name,

@@ -1,7 +1,12 @@
 //! What the operations do: they place orders.
 
-use idem_core::{EffectError, Error, Fingerprint, Key, Request, Transaction};
+use idem_core::{
+    EffectError, Error, Fingerprint, Key, Outcome, Request, Transaction, consumer::Marked,
+};
 use serde::{Deserialize, Serialize};
+
+/// Who marks events.
+pub(crate) const CONSUMER: &str = "billing";
 
 /// One call: a request with a fingerprint, and the number of the order that it places.
 #[derive(Debug)]
@@ -31,6 +36,11 @@ impl Order {
         Self::with_parameters(number, "four of them")
     }
 
+    /// The event that the order is, for a consumer who marks it.
+    pub(crate) fn event(&self) -> &str {
+        self.request.key().request()
+    }
+
     fn with_parameters(number: u64, parameters: &str) -> Result<Self, Error> {
         // Scattered as request keys are, so that no side gains from keys in order.
         let scattered = number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -47,4 +57,13 @@ pub(crate) fn put_order<Tx: Transaction + ?Sized>(
 ) -> Result<Placed, EffectError> {
     tx.put(&number.to_be_bytes(), b"three of them")?;
     Ok(Placed { id: 0, number })
+}
+
+/// The answer to a mark, as if it were one to an order.
+pub(crate) fn marked(order: &Order, marked: Marked) -> Outcome<Placed> {
+    let placed = Placed { id: 0, number: order.number };
+    match marked {
+        Marked::First => Outcome::Created(placed),
+        Marked::Again => Outcome::Replayed(placed),
+    }
 }

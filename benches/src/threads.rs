@@ -1,15 +1,18 @@
-//! Runs a hand-written side: one thread per caller.
+//! Runs a side whose callers are threads.
 
 use std::{sync::Barrier, thread};
 
-use idem_core::{BoxError, Outcome};
+use idem_core::{BoxError, Outcome, consumer::Marked};
 
-use crate::{Load, Order, Placed, Sample, sample::Run};
+use crate::{Load, Order, Placed, Sample, Workload, sample::Run, shop};
 
 /// One caller of a hand-written implementation, with whatever it needs.
 pub(crate) trait Caller: Send {
     /// Places an order once.
     fn place(&mut self, order: &Order) -> Result<Outcome<Placed>, BoxError>;
+
+    /// Marks an order's event as processed.
+    fn mark(&mut self, order: &Order) -> Result<Marked, BoxError>;
 }
 
 /// Makes all calls of a load.
@@ -47,7 +50,10 @@ fn call(
     let mut run = Run::start(every);
     for order in load.calls() {
         let start = run.call();
-        let outcome = caller.place(order)?;
+        let outcome = match load.workload() {
+            Workload::Mark => shop::marked(order, caller.mark(order)?),
+            _ => caller.place(order)?,
+        };
         run.answered(start, order, outcome)?;
     }
     Ok(run.end())

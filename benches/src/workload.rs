@@ -6,9 +6,13 @@ use std::{
 };
 
 use clap::ValueEnum;
-use idem_core::Error;
+use idem_core::{Error, Key};
 
-use crate::{sample::Answers, shop::Order, side::Stored};
+use crate::{
+    sample::Answers,
+    shop::{CONSUMER, Order},
+    side::Stored,
+};
 
 /// What callers ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -21,11 +25,14 @@ pub enum Workload {
     Conflict,
     /// All callers go through the same keys in the same order: one of them creates, the others replay.
     Contended,
+    /// Every call marks an event of its own as processed by a consumer.
+    Mark,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Create, Self::Replay, Self::Conflict, Self::Contended];
+    pub const ALL: [Self; 5] =
+        [Self::Create, Self::Replay, Self::Conflict, Self::Contended, Self::Mark];
 
     /// Its name.
     #[must_use]
@@ -35,6 +42,7 @@ impl Workload {
             Self::Replay => "replay",
             Self::Conflict => "conflict",
             Self::Contended => "contended",
+            Self::Mark => "mark",
         }
     }
 
@@ -42,7 +50,7 @@ impl Workload {
     #[must_use]
     pub const fn callers(self) -> &'static [usize] {
         match self {
-            Self::Create => &[1, 8, 64],
+            Self::Create | Self::Mark => &[1, 8, 64],
             Self::Replay | Self::Conflict => &[1, 64],
             Self::Contended => &[8, 64],
         }
@@ -71,7 +79,7 @@ impl Load {
         let numbered =
             |count: usize| (0..count as u64).map(Order::new).collect::<Result<Vec<_>, _>>();
         let (calls, first, orders) = match workload {
-            Workload::Create => (each * callers, None, numbered(each * callers)?),
+            Workload::Create | Workload::Mark => (each * callers, None, numbered(each * callers)?),
             Workload::Replay => (each, Some(Order::new(0)?), numbered(1)?),
             Workload::Conflict => (each, Some(Order::new(0)?), vec![Order::changed(0)?]),
             Workload::Contended => (each, None, numbered(each)?),
@@ -95,7 +103,7 @@ impl Load {
     #[must_use]
     pub fn operations(&self) -> usize {
         match self.workload {
-            Workload::Create => self.calls,
+            Workload::Create | Workload::Mark => self.calls,
             _ => self.calls * self.callers,
         }
     }
@@ -103,7 +111,7 @@ impl Load {
     /// Whether the callers take their calls from one list.
     #[must_use]
     pub fn is_shared(&self) -> bool {
-        self.workload == Workload::Create
+        matches!(self.workload, Workload::Create | Workload::Mark)
     }
 
     /// What is completed before the round.
@@ -117,7 +125,9 @@ impl Load {
         let mut made = 0;
         iter::from_fn(move || {
             let order = match self.workload {
-                Workload::Create => self.orders.get(self.next.fetch_add(1, Ordering::Relaxed)),
+                Workload::Create | Workload::Mark => {
+                    self.orders.get(self.next.fetch_add(1, Ordering::Relaxed))
+                }
                 Workload::Replay | Workload::Conflict => {
                     self.orders.first().filter(|_| made < self.calls)
                 }
@@ -128,9 +138,20 @@ impl Load {
         })
     }
 
-    /// Every order that must be stored after the round.
+    /// Every order that must be stored, or marked, after the round.
     pub fn distinct(&self) -> impl Iterator<Item = &Order> {
         self.orders.iter()
+    }
+
+    /// Under which key an order's receipt is stored.
+    ///
+    /// # Errors
+    /// None that can happen: the keys are acceptable.
+    pub fn key(&self, order: &Order) -> Result<Key, Error> {
+        match self.workload {
+            Workload::Mark => Key::event(CONSUMER, order.event()),
+            _ => Ok(order.request.key().clone()),
+        }
     }
 
     /// What the callers must have been told.
@@ -138,7 +159,7 @@ impl Load {
     pub fn expected_answers(&self) -> Answers {
         let (none, all) = (Answers::default(), self.operations());
         match self.workload {
-            Workload::Create => Answers { created: all, ..none },
+            Workload::Create | Workload::Mark => Answers { created: all, ..none },
             Workload::Replay => Answers { replayed: all, ..none },
             Workload::Conflict => Answers { conflicts: all, ..none },
             Workload::Contended => {
@@ -151,7 +172,9 @@ impl Load {
     /// What must be stored.
     #[must_use]
     pub fn expected_stored(&self) -> Stored {
-        Stored { orders: self.orders.len(), receipts: self.orders.len() }
+        let receipts = self.orders.len();
+        let orders = if self.workload == Workload::Mark { 0 } else { receipts };
+        Stored { orders, receipts }
     }
 }
 
@@ -173,5 +196,6 @@ mod tests {
         assert_eq!(counts(Workload::Replay), (12, vec![4, 4, 4], answers(0, 12, 0)));
         assert_eq!(counts(Workload::Conflict), (12, vec![4, 4, 4], answers(0, 0, 12)));
         assert_eq!(counts(Workload::Contended), (12, vec![4, 4, 4], answers(4, 8, 0)));
+        assert_eq!(counts(Workload::Mark), (12, vec![12, 0, 0], answers(12, 0, 0)));
     }
 }

@@ -6,7 +6,11 @@ use idem_core::{BoxError, Idem};
 use idem_memory::MemoryStore;
 use tokio::runtime::Runtime;
 
-use crate::{Load, Side, idem_side::IdemSide, shop, side::Stored};
+use crate::{
+    Side,
+    idem_side::{IdemSide, count_each},
+    shop,
+};
 
 /// Reading the clock takes as long as a good part of a call in memory: only one call in so many is timed.
 pub(crate) const EVERY: usize = 64;
@@ -16,18 +20,7 @@ pub(crate) fn open(_: &Path) -> Result<Box<dyn Side>, BoxError> {
         runtime: Runtime::new()?,
         idem: Idem::new(MemoryStore::new()),
         place: shop::put_order,
-        count: Box::new(|runtime, idem, load| runtime.block_on(count(idem, load))),
+        count: Box::new(count_each),
         every: EVERY,
     }))
-}
-
-async fn count(idem: &Idem<MemoryStore>, load: &Load) -> Result<Stored, BoxError> {
-    let mut stored = Stored { orders: 0, receipts: 0 };
-    for order in load.distinct() {
-        let key = order.request.key();
-        let value = idem.value(&key.space(), &order.number.to_be_bytes()).await?;
-        stored.orders += usize::from(value.is_some());
-        stored.receipts += usize::from(idem.receipt(key).await?.is_some());
-    }
-    Ok(stored)
 }

@@ -3,7 +3,7 @@
 //! A call locks the key's shard for reading, looks the key up, compares the fingerprint, clones the stored
 //! result (shared bytes) and decodes it from JSON. If there is none it locks the shard for writing, looks
 //! again, writes the order into such maps as well, and stores the result as JSON. There is no expiry, no
-//! clock, no rollback and no list.
+//! clock, no rollback and no list. A mark goes into such maps too.
 
 use std::{
     collections::HashMap,
@@ -13,11 +13,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use idem_core::{BoxError, Fingerprint, Key, Outcome};
+use idem_core::{BoxError, Fingerprint, Key, Outcome, consumer::Marked};
 
 use crate::{
     Load, Order, Placed, Sample, Side,
     backend::EVERY,
+    shop,
     side::Stored,
     threads::{self, Caller},
 };
@@ -32,6 +33,7 @@ pub(crate) fn open(_: &Path) -> Result<Box<dyn Side>, BoxError> {
 struct Memory {
     receipts: Arc<Sharded<Key, Receipt>>,
     orders: Arc<Sharded<u64, Bytes>>,
+    marks: Arc<Sharded<String, ()>>,
 }
 
 #[derive(Clone)]
@@ -88,6 +90,15 @@ impl Caller for Memory {
         receipts.insert(key.clone(), Receipt { fingerprint, result });
         Ok(Outcome::Created(placed))
     }
+
+    fn mark(&mut self, order: &Order) -> Result<Marked, BoxError> {
+        let event = format!("{}:{}", shop::CONSUMER, order.event());
+        if self.marks.get(&event).is_some() {
+            return Ok(Marked::Again);
+        }
+        let mut marks = self.marks.of(&event).write().unwrap_or_else(PoisonError::into_inner);
+        Ok(if marks.insert(event, ()).is_none() { Marked::First } else { Marked::Again })
+    }
 }
 
 fn answer(order: &Order, receipt: &Receipt) -> Result<Outcome<Placed>, BoxError> {
@@ -103,6 +114,6 @@ impl Side for Memory {
     }
 
     fn stored(&mut self, _: &Load) -> Result<Stored, BoxError> {
-        Ok(Stored { orders: self.orders.len(), receipts: self.receipts.len() })
+        Ok(Stored { orders: self.orders.len(), receipts: self.receipts.len() + self.marks.len() })
     }
 }

@@ -6,7 +6,7 @@
 //! first. Otherwise, and in the workload of distinct keys always, so that no look is wasted there (no real
 //! caller knows that beforehand): BEGIN IMMEDIATE, SELECT the record; if it is absent or expired, INSERT the
 //! order and the receipt with the result as JSON; COMMIT. What is still busy after the timeout is tried
-//! again from the start, and its wait counts.
+//! again from the start, and its wait counts. A mark is one INSERT OR IGNORE into a table of marks.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,18 +14,23 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use idem_core::{BoxError, Outcome};
+use idem_core::{BoxError, Outcome, consumer::Marked};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params, types::ValueRef};
 use uuid::Uuid;
 
 use crate::{
-    Load, Order, Placed, Sample, Side, Workload,
+    Load, Order, Placed, Sample, Side, Workload, shop,
     side::Stored,
     threads::{self, Caller},
 };
 
 pub(crate) const FILE: &str = "orders.db";
 pub(crate) const INSERT_ORDER: &str = "INSERT INTO orders (number) VALUES (?1)";
+
+const INSERT_MARK: &str = "INSERT OR IGNORE INTO marks (consumer, event) VALUES (?1, ?2)";
+const CREATE_TABLES: &str = "CREATE TABLE orders (id INTEGER PRIMARY KEY, number INTEGER NOT NULL);
+    CREATE TABLE marks (consumer TEXT NOT NULL, event TEXT NOT NULL, PRIMARY KEY (consumer, event))
+        WITHOUT ROWID";
 
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const DAY: i64 = 24 * 60 * 60 * 1000;
@@ -41,8 +46,7 @@ pub(crate) fn create(file: &Path) -> Result<(), BoxError> {
     let mut connection = Connection::open(file)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     idem_sqlite::create_tables(&mut connection)?;
-    connection
-        .execute_batch("CREATE TABLE orders (id INTEGER PRIMARY KEY, number INTEGER NOT NULL)")?;
+    connection.execute_batch(CREATE_TABLES)?;
     Ok(())
 }
 
@@ -53,7 +57,7 @@ pub(crate) fn count(file: &Path) -> Result<Stored, BoxError> {
         let count = format!("SELECT count(*) FROM {table}");
         connection.query_row(&count, [], |row| row.get::<_, i64>(0))
     };
-    let (orders, receipts) = (count("orders")?, count("idem_records")?);
+    let (orders, receipts) = (count("orders")?, count("idem_records")? + count("marks")?);
     Ok(Stored { orders: usize::try_from(orders)?, receipts: usize::try_from(receipts)? })
 }
 
@@ -105,7 +109,9 @@ impl Session {
         let connection = Connection::open(&side.file)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.pragma_update(None, "synchronous", side.synchronous)?;
-        for sql in ["BEGIN IMMEDIATE", "COMMIT", "ROLLBACK", SELECT, UPSERT, INSERT_ORDER] {
+        for sql in
+            ["BEGIN IMMEDIATE", "COMMIT", "ROLLBACK", SELECT, UPSERT, INSERT_ORDER, INSERT_MARK]
+        {
             drop(connection.prepare_cached(sql)?);
         }
         Ok(Self { connection, looks_first })
@@ -174,11 +180,23 @@ impl Session {
 
 impl Caller for Session {
     fn place(&mut self, order: &Order) -> Result<Outcome<Placed>, BoxError> {
-        loop {
-            match self.try_place(order) {
-                Err(error) if is_busy(&error) => {}
-                outcome => return outcome,
-            }
+        until_not_busy(|| self.try_place(order))
+    }
+
+    fn mark(&mut self, order: &Order) -> Result<Marked, BoxError> {
+        until_not_busy(|| {
+            let mut insert = self.connection.prepare_cached(INSERT_MARK)?;
+            let rows = insert.execute((shop::CONSUMER, order.event()))?;
+            Ok(if rows == 1 { Marked::First } else { Marked::Again })
+        })
+    }
+}
+
+fn until_not_busy<T>(run: impl Fn() -> Result<T, BoxError>) -> Result<T, BoxError> {
+    loop {
+        match run() {
+            Err(error) if is_busy(&error) => {}
+            result => return result,
         }
     }
 }
