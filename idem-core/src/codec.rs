@@ -243,6 +243,25 @@ impl Moment {
 }
 
 impl Draft {
+    /// The bytes of the record, if nothing is left to stamp.
+    #[must_use]
+    pub fn to_bytes(&self) -> Option<Vec<u8>> {
+        let time = |moment| match moment {
+            Moment::Never => Some("-".to_string()),
+            Moment::At(time) => Some(time.as_millis().to_string()),
+            Moment::Now | Moment::In(_) => None,
+        };
+        let token = match self.token {
+            DraftToken::None => "-".to_string(),
+            DraftToken::Kept(token) => token.to_string(),
+            DraftToken::Next => return None,
+        };
+        let (created_at, ends_at) = (time(self.created_at)?, time(self.ends_at)?);
+        let stamp = format!("{created_at} {ends_at} {} {token}", time(self.keep_until)?);
+        let head = format!("{} {:08x} {stamp} ", self.version, checksum(self.checksum, &stamp));
+        Some([head.as_bytes(), &self.rest].concat())
+    }
+
     /// When the record may be purged if it is committed at `now`; none for never.
     #[must_use]
     pub fn purge_at(&self, now: Timestamp) -> Option<Timestamp> {
@@ -521,7 +540,15 @@ mod tests {
             for (draft, now) in drafts.into_iter().zip([7, 8]) {
                 let purge_at = draft.as_ref().and_then(|draft| draft.purge_at(at(now)));
                 assert_eq!(purge_at, after.as_ref().and_then(Record::purge_at), "{change:?}");
+                let ready = draft.as_ref().and_then(Draft::to_bytes);
+                let is_ready = now == 8 && !matches!(change, Change::Claim { .. });
+                assert_eq!(
+                    ready.is_some(),
+                    is_ready && after.is_some(),
+                    "{change:?} on {before:?}"
+                );
                 let bytes = draft.map(|draft| stamped(&draft, now, 5));
+                assert!(ready.is_none() || ready == bytes, "{change:?} on {before:?}");
                 let expected = after.as_ref().map(Record::to_bytes);
                 assert_eq!(bytes, expected, "{change:?} on {before:?}");
             }

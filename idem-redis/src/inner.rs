@@ -8,6 +8,7 @@ use redis::Cmd;
 use tokio::sync::{RwLock, RwLockReadGuard};
 
 use crate::{
+    create::Create,
     failure::{Failure, damaged},
     link::Link,
     names::Prefix,
@@ -101,7 +102,11 @@ impl Inner {
         let now = now.unwrap_or_else(|| self.server_time.now()).as_millis();
         let last = before.map_or(i64::MAX, |before| before.as_millis().saturating_sub(1));
         let not_after = Timestamp::from_millis(now.saturating_add(patience).min(last));
-        let fill = |command: &mut Cmd| commit.fill(nonce, not_after, command);
+        let create = Create::of(commit);
+        let fill = |command: &mut Cmd| match &create {
+            Some(create) => create.fill(nonce, not_after, command),
+            None => commit.fill(nonce, not_after, command),
+        };
         let answer = self.link.eval(commit.script(), fill).await?;
         let applied = script::applied(answer, nonce).ok_or_else(|| self.link.misunderstood())?;
         if let Some(now) = applied.now() {

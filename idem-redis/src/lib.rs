@@ -69,6 +69,7 @@
 
 mod attempt;
 mod builder;
+mod create;
 mod failure;
 mod inner;
 mod link;

@@ -6,6 +6,8 @@
 //! tenant's keys share one. A brace in its name would end the tag early: braces and percent signs are escaped.
 //! The number is the operation's length in bytes, so that no separator can be mistaken.
 
+use std::borrow::Cow;
+
 use idem_core::{Error, ErrorKind, Key, Kind, Space};
 
 /// The prefix of every key that a store uses.
@@ -84,8 +86,11 @@ fn tag(kind: Kind) -> char {
     }
 }
 
-fn escape(owner: &str) -> String {
-    owner.replace('%', "%25").replace('{', "%7B").replace('}', "%7D")
+fn escape(owner: &str) -> Cow<'_, str> {
+    if !owner.contains(['%', '{', '}']) {
+        return owner.into();
+    }
+    owner.replace('%', "%25").replace('{', "%7B").replace('}', "%7D").into()
 }
 
 fn unescape(owner: &str) -> Option<String> {

@@ -49,7 +49,7 @@ pub(crate) enum Becomes {
     Set(Draft),
 }
 
-/// What `apply.lua` is given.
+/// What `apply.lua` is given, unless it is a [`Create`](crate::create::Create).
 #[derive(Debug)]
 pub(crate) struct Commit<'c> {
     pub(crate) record: &'c [u8],
@@ -127,18 +127,20 @@ impl<'c> Commit<'c> {
             command.arg(name);
         }
         command.arg(nonce).arg(not_after.as_millis());
+        command.arg(match self.becomes {
+            Becomes::Kept => "keep",
+            Becomes::Removed => "remove",
+            Becomes::Set(_) => "set",
+        });
         command.arg(self.expected.as_deref().unwrap_or_default());
         or_nothing(command, self.live_until.map(Timestamp::as_millis));
+        command.arg(self.token_floor.map(|floor| floor.to_string()).unwrap_or_default());
         self.fill_becomes(command);
         or_nothing(command, self.grace.map(Span::as_millis));
         for values in [&self.reads, &self.writes] {
             let flag = |(_, value): &(_, Option<Bytes>)| if value.is_some() { b'1' } else { b'0' };
             command.arg(values.iter().map(flag).collect::<Vec<u8>>());
         }
-        command.arg(match &self.becomes {
-            Becomes::Set(draft) => draft.version,
-            Becomes::Kept | Becomes::Removed => 0,
-        });
         for (_, value) in self.reads.iter().chain(&self.writes) {
             if let Some(value) = value {
                 command.arg(&value[..]);
@@ -146,16 +148,10 @@ impl<'c> Commit<'c> {
         }
     }
 
+    /// The stamp of the record, and the rest of it.
     fn fill_becomes(&self, command: &mut Cmd) {
-        let floor = self.token_floor.map(|floor| floor.to_string()).unwrap_or_default();
-        let (change, draft) = match &self.becomes {
-            Becomes::Kept => ("keep", None),
-            Becomes::Removed => ("remove", None),
-            Becomes::Set(draft) => ("set", Some(draft)),
-        };
-        command.arg(change).arg(floor);
-        let Some(draft) = draft else {
-            for unused in ["-", "-", "-", "-", "0", ""] {
+        let Becomes::Set(draft) = &self.becomes else {
+            for unused in ["-", "-", "-", "-", "1", "0", ""] {
                 command.arg(unused);
             }
             return;
@@ -173,7 +169,7 @@ impl<'c> Commit<'c> {
             DraftToken::Kept(token) => command.arg(token.as_u64()),
             DraftToken::Next => command.arg("next"),
         };
-        command.arg(draft.checksum).arg(&draft.rest[..]);
+        command.arg(draft.version).arg(draft.checksum).arg(&draft.rest[..]);
     }
 }
 
@@ -217,6 +213,9 @@ pub(crate) struct Seen {
 
 /// The answer of `apply.lua`; none if it is the answer to another command.
 pub(crate) fn applied(answer: Value, nonce: u64) -> Option<Applied> {
+    if let Value::BulkString(created) = &answer {
+        return self::created(created, nonce);
+    }
     let mut fields = fields(answer, nonce)?;
     let status = text(fields.next()??)?;
     let now = time(fields.next()??)?;
@@ -230,6 +229,13 @@ pub(crate) fn applied(answer: Value, nonce: u64) -> Option<Applied> {
         "damaged" => Applied::Damaged,
         _ => return None,
     })
+}
+
+/// The answer that a [`Create`](crate::create::Create) is done: it says no more than what is needed.
+fn created(answer: &[u8], nonce: u64) -> Option<Applied> {
+    let (echo, now) = std::str::from_utf8(answer).ok()?.split_once(' ')?;
+    let now = Timestamp::from_millis(now.parse().ok()?);
+    (echo.parse() == Ok(nonce)).then_some(Applied::Done { now, token: None })
 }
 
 /// The answer of `look.lua`; none if it is the answer to another command.

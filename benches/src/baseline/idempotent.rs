@@ -8,13 +8,13 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use idem_core::{BoxError, Outcome, consumer::Marked};
-use idem_redis::redis::{Client, aio::MultiplexedConnection};
 use idempotent::{
     CachedResponse, Fingerprint, IdempotencyEntry, IdempotencyKey, Metadata,
     entry::{ExistingEntry, FencingToken, Processing},
     fingerprint::{DefaultFingerprintStrategy, FingerprintStrategy},
     store::{IdempotencyStore, InsertResult, valkey::ValkeyStore},
 };
+use redis::{Client, aio::MultiplexedConnection};
 use tokio::{runtime::Runtime, time::sleep};
 
 use super::redis::{POLL, connect, set_order};

@@ -9,7 +9,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use idem_core::{BoxError, Outcome, consumer::Marked};
-use idem_redis::redis::{AsyncConnectionConfig, Client, Cmd, aio::MultiplexedConnection, cmd};
+use redis::{AsyncConnectionConfig, Client, Cmd, aio::MultiplexedConnection, cmd};
 use tokio::{runtime::Runtime, time::sleep};
 
 use super::receipt;
