@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{Certainty, Error, ErrorKind, Fingerprint, fingerprint};
+use crate::{Certainty, Error, ErrorKind, fingerprint};
 
 /// Encodes a result, and makes sure that it reads back as what it is.
 ///
@@ -17,7 +17,7 @@ pub fn encode_result<T: Serialize + DeserializeOwned>(result: &T) -> Result<Byte
     fingerprint::check_result(result).map_err(|error| unreadable().with_source(error))?;
     let text = serde_json::to_vec(result).map_err(|error| unreadable().with_source(error))?;
     // Once more in the text: keys can differ in the value, as 1 and "1" do, and be equal there.
-    Fingerprint::of_json(&text).map_err(|error| unreadable().with_source(error))?;
+    fingerprint::check_json(&text).map_err(|error| unreadable().with_source(error))?;
     serde_json::from_slice::<T>(&text).map_err(|error| unreadable().with_source(error))?;
     Ok(text.into())
 }

@@ -46,7 +46,6 @@ enum Basis {
 pub(crate) struct Call<'s> {
     store: &'s Inner,
     record: Vec<u8>,
-    token: Vec<u8>,
     doubt: Doubt,
     progress: Mutex<Progress>,
 }
@@ -75,7 +74,6 @@ impl<'s> Call<'s> {
         Self {
             store,
             record: store.prefix.record(key),
-            token: store.prefix.token(key),
             doubt: Doubt::default(),
             progress: Mutex::new(progress),
         }
@@ -156,7 +154,6 @@ impl<'s> Call<'s> {
         let own_floor = || Token::next(None, seen.now);
         Commit {
             record: &self.record,
-            token: &self.token,
             expected: seen.record.as_ref().map(Record::to_head),
             live_until: live_until.filter(|_| self.store.clock.is_none()),
             becomes,

@@ -118,8 +118,8 @@ impl Link {
         script: &Script,
         fill: impl Fn(&mut Cmd),
     ) -> Result<Value, Failure> {
-        let mut command = redis::cmd("EVALSHA");
-        fill(command.arg(script.digest()));
+        let mut command = Cmd::with_capacity(24, 512);
+        fill(command.arg("EVALSHA").arg(script.digest()));
         match self.send(&command).await {
             Err(failure) if failure.meaning == Meaning::NoScript => {
                 let mut command = redis::cmd("EVAL");

@@ -29,26 +29,31 @@ impl Prefix {
         Err(Error::nothing_done(kind))
     }
 
-    /// What is before the names of everything of one tenant or consumer.
-    fn of(&self, kind: Kind, owner: &str) -> String {
-        format!("{}:{{{}{}}}", self.0, tag(kind), escape(owner))
+    /// A name of something of one tenant or consumer.
+    fn name(&self, kind: Kind, owner: &str, rest: &[&[u8]]) -> Vec<u8> {
+        let owner = escape(owner);
+        let length = rest.iter().map(|part| part.len()).sum::<usize>();
+        let mut name = Vec::with_capacity(self.0.len() + 4 + owner.len() + length);
+        name.extend_from_slice(self.0.as_bytes());
+        name.extend_from_slice(b":{");
+        name.push(tag(kind));
+        name.extend_from_slice(owner.as_bytes());
+        name.push(b'}');
+        for part in rest {
+            name.extend_from_slice(part);
+        }
+        name
     }
 
     pub(crate) fn record(&self, key: &Key) -> Vec<u8> {
-        let owner = self.of(key.kind(), key.tenant());
-        let (operation, request) = (key.operation(), key.request());
-        format!("{owner}:r:{}:{operation}:{request}", operation.len()).into_bytes()
-    }
-
-    pub(crate) fn token(&self, key: &Key) -> Vec<u8> {
-        format!("{}:token", self.of(key.kind(), key.tenant())).into_bytes()
+        let (operation, request) = (key.operation().as_bytes(), key.request().as_bytes());
+        let length = operation.len().to_string();
+        let rest = [b":r:", length.as_bytes(), b":", operation, b":", request];
+        self.name(key.kind(), key.tenant(), &rest)
     }
 
     pub(crate) fn value(&self, space: &Space, name: &[u8]) -> Vec<u8> {
-        let mut value = self.of(space.kind(), space.owner()).into_bytes();
-        value.extend(b":v:");
-        value.extend(name);
-        value
+        self.name(space.kind(), space.owner(), &[b":v:", name])
     }
 
     /// The pattern of SCAN that every record's name matches, and some other names may.
@@ -79,10 +84,17 @@ impl Prefix {
     }
 }
 
-fn tag(kind: Kind) -> char {
+/// The name of the last token of whose record has this name.
+pub(crate) fn token_beside(record: &[u8]) -> Vec<u8> {
+    // The first brace that closes ends the owner: neither a prefix nor an escaped owner holds one.
+    let owner = record.iter().position(|byte| *byte == b'}').map_or(0, |end| end + 1);
+    [&record[..owner], b":token"].concat()
+}
+
+fn tag(kind: Kind) -> u8 {
     match kind {
-        Kind::Request => 't',
-        Kind::Event => 'c',
+        Kind::Request => b't',
+        Kind::Event => b'c',
     }
 }
 
@@ -125,7 +137,9 @@ mod tests {
     fn names_are_pinned() {
         let key = Key::new("north", "web-order", "intent-a").unwrap();
         assert_eq!(text(prefix().record(&key)), "idem:{tnorth}:r:9:web-order:intent-a");
-        assert_eq!(text(prefix().token(&key)), "idem:{tnorth}:token");
+        assert_eq!(text(token_beside(&prefix().record(&key))), "idem:{tnorth}:token");
+        let braces = Key::new("a}b", "o", "}").unwrap();
+        assert_eq!(text(token_beside(&prefix().record(&braces))), "idem:{ta%7Db}:token");
         assert_eq!(text(prefix().value(&key.space(), b"a:b")), "idem:{tnorth}:v:a:b");
         let event = Key::event("billing", "event-7").unwrap();
         assert_eq!(text(prefix().record(&event)), "idem:{cbilling}:r:0::event-7");

@@ -6,6 +6,8 @@ use bytes::Bytes;
 use idem_core::{Draft, DraftToken, Moment, Record, Span, Timestamp, Token};
 use redis::{Cmd, Value};
 
+use crate::names;
+
 /// Reads. Refused by a replica, whose answers may be of yesterday; not for want of memory.
 pub(crate) static LOOK: LazyLock<Script> =
     LazyLock::new(|| Script::new("#!lua flags=allow-oom", include_str!("look.lua")));
@@ -53,7 +55,6 @@ pub(crate) enum Becomes {
 #[derive(Debug)]
 pub(crate) struct Commit<'c> {
     pub(crate) record: &'c [u8],
-    pub(crate) token: &'c [u8],
     /// What the record must begin with; none if there must be none.
     pub(crate) expected: Option<Vec<u8>>,
     /// From this time of the server's on, the record is not what the step proceeds on.
@@ -70,10 +71,9 @@ pub(crate) struct Commit<'c> {
 
 impl<'c> Commit<'c> {
     /// Removes `record`, if it is still there.
-    pub(crate) fn removal(name: &'c [u8], token: &'c [u8], record: &Record) -> Self {
+    pub(crate) fn removal(name: &'c [u8], record: &Record) -> Self {
         Self {
             record: name,
-            token,
             expected: Some(record.to_head()),
             live_until: None,
             becomes: Becomes::Removed,
@@ -122,7 +122,10 @@ impl<'c> Commit<'c> {
     /// Adds everything after the script. The nonce comes back in the answer; after the time `not_after` of the
     /// server's it does nothing.
     pub(crate) fn fill(&self, nonce: u64, not_after: Timestamp, command: &mut Cmd) {
-        command.arg(2 + self.reads.len() + self.writes.len()).arg(self.record).arg(self.token);
+        command
+            .arg(2 + self.reads.len() + self.writes.len())
+            .arg(self.record)
+            .arg(names::token_beside(self.record));
         for (name, _) in self.reads.iter().chain(&self.writes) {
             command.arg(name);
         }

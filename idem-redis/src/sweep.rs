@@ -225,8 +225,7 @@ pub(crate) async fn purge(store: &Inner, limit: usize) -> Result<Purged, Error> 
 
 /// Removes a record unless another has taken its place; whether it was removed.
 async fn remove(store: &Inner, found: &Found, record: &Record) -> Result<bool, Error> {
-    let token = store.prefix.token(&found.key);
-    let commit = Commit::removal(&found.name, &token, record);
+    let commit = Commit::removal(&found.name, record);
     let doubt = Doubt::default();
     match settle(store, &commit, true, &doubt).await.map_err(|error| doubt.of(error))? {
         Fate::Done { .. } => Ok(true),

@@ -249,6 +249,11 @@ pub(crate) fn canonical_bytes<T: Serialize + ?Sized>(
     canonical::to_bytes(value)
 }
 
+/// Whether `text` is strict JSON whose members are distinct.
+pub(crate) fn check_json(text: &[u8]) -> Result<(), FingerprintError> {
+    json::canonical_bytes(text).map(drop)
+}
+
 /// Whether JSON gives `value` back as what it is, as far as its form shows: finite floats, distinct members,
 /// nothing present that is written as null, nesting within the limit.
 pub(crate) fn check_result<T: Serialize + ?Sized>(value: &T) -> Result<(), FingerprintError> {
