@@ -92,7 +92,7 @@ async fn main() -> Result<(), Failure> {
     let mut urls: Vec<String> = std::env::args().skip(1).collect();
     let folder = tempfile::tempdir()?;
     #[cfg(feature = "redis")]
-    let server = idem_redis::testing::Server::start()?;
+    let server;
     if urls.is_empty() {
         if cfg!(feature = "memory") {
             urls.push("memory:".to_string());
@@ -104,7 +104,10 @@ async fn main() -> Result<(), Failure> {
             urls.push(format!("sled:{}", folder.path().join("orders").display()));
         }
         #[cfg(feature = "redis")]
-        urls.push(server.url());
+        {
+            server = idem_redis::testing::Server::start()?;
+            urls.push(server.url());
+        }
     }
     for url in urls {
         let shop = Idem::new(idem_store::open(&url).await?);

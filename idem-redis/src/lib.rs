@@ -40,7 +40,8 @@
 //!
 //! # Lost answers
 //! A request whose answer is lost, or late, is sent again: the record bears the id of the attempt, so a commit that
-//! came through is found. A request says until when it may come into force, by the server's clock: one that was
+//! came through is found, unless it was forgotten in the meantime: then the key runs again, as it does after every
+//! forget. A request says until when it may come into force, by the server's clock: one that was
 //! held up for longer than its caller waits does nothing. A call that cannot find out what became of it ends in an
 //! error whose certainty is unknown, never in one that says that nothing was done. Answers bear the number of
 //! their question, so that a connection that mixes them up is found out.
@@ -49,6 +50,18 @@
 //! The server's clock decides. In a cluster each server's decides for its own keys. Under the server's clock every
 //! key that may go some day is set to expire on the server, a minute after the store would let it be purged: that
 //! is no more than collecting garbage.
+//!
+//! # Purging and listing
+//! Under the server's clock the server removes by itself what may be purged: [`Store::purge`](idem_core::Store::purge)
+//! only does it a minute sooner, and looks at every record for that. Both go by SCAN: a key may be listed twice
+//! while the server resizes its table, and missed if its slot is moved to another server meanwhile.
+//!
+//! # When a server is not well
+//! A call waits for a response timeout, and a little longer, while the server loads its data, is busy with a script,
+//! lacks replicas or cannot write to its disk: reads too, since only a server that takes writes is sure to be the
+//! primary. In a cluster it waits so while a slot is being moved, or a primary is down. Then it ends in
+//! [`ErrorKind::Busy`](idem_core::ErrorKind::Busy), [`ErrorKind::ReadOnly`](idem_core::ErrorKind::ReadOnly) or
+//! [`ErrorKind::Unreachable`](idem_core::ErrorKind::Unreachable).
 //!
 //! # Keys
 //! All keys of a tenant, or of a consumer, share a hash slot: a tenant is the unit of scale in a cluster.

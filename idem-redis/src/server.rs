@@ -4,6 +4,7 @@ use idem_core::{Error, ErrorKind, Timestamp};
 use redis::{Cmd, FromRedisValue};
 
 use crate::{
+    failure::damaged,
     link::Link,
     nodes::{self, Node},
 };
@@ -38,22 +39,32 @@ pub enum Hazard {
     },
 }
 
-/// Asks for the versions, and for the time.
+/// Checks the versions, and asks for the time. Of a cluster, one primary must answer.
 pub(crate) async fn check_version(link: &Link) -> Result<Timestamp, Error> {
-    let mut now = Timestamp::from_millis(0);
+    let mut answer = None;
     for node in nodes::of(link).await? {
-        let info: String = ask(link, &node, redis::cmd("INFO").arg("server")).await?;
-        let version = field(&info, "redis_version").unwrap_or_default();
-        let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
-        if major.is_none_or(|major| major < OLDEST) {
-            let problem = format!("it has version `{version}`: Redis {OLDEST} or later is needed");
-            let kind = ErrorKind::CannotOpen { location: "the Redis server".to_string(), problem };
-            return Err(Error::nothing_done(kind));
+        match version_and_time(link, &node).await {
+            Err(error) if matches!(error.kind(), ErrorKind::Unreachable { .. }) => {
+                answer.get_or_insert(Err(error));
+            }
+            Err(error) => return Err(error),
+            Ok(now) => answer = Some(Ok(now)),
         }
-        let (seconds, micros): (i64, i64) = ask(link, &node, &redis::cmd("TIME")).await?;
-        now = Timestamp::from_millis(seconds * 1000 + micros / 1000);
     }
-    Ok(now)
+    answer.unwrap_or_else(|| Err(damaged("the cluster has no primary")))
+}
+
+async fn version_and_time(link: &Link, node: &Node) -> Result<Timestamp, Error> {
+    let info: String = ask(link, node, redis::cmd("INFO").arg("server")).await?;
+    let version = field(&info, "redis_version").unwrap_or_default();
+    let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+    if major.is_none_or(|major| major < OLDEST) {
+        let problem = format!("it has version `{version}`: Redis {OLDEST} or later is needed");
+        let kind = ErrorKind::CannotOpen { location: "the Redis server".to_string(), problem };
+        return Err(Error::nothing_done(kind));
+    }
+    let (seconds, micros): (i64, i64) = ask(link, node, &redis::cmd("TIME")).await?;
+    Ok(Timestamp::from_millis(seconds * 1000 + micros / 1000))
 }
 
 /// What endangers receipts on any of the servers.

@@ -69,6 +69,9 @@ impl RedisStore {
     ///
     /// # Errors
     /// The server's own.
+    ///
+    /// # Cancel safety
+    /// It changes nothing.
     pub async fn check(&self) -> Result<Vec<Hazard>, Error> {
         let _open = self.0.enter()?;
         server::hazards(&self.0.link).await

@@ -88,6 +88,9 @@ impl SledBuilder {
     /// wrote it, which stays untouched; [`ErrorKind::Damaged`](idem_core::ErrorKind::Damaged) if what the store
     /// keeps of itself makes no sense; [`ErrorKind::InvalidSetting`](idem_core::ErrorKind::InvalidSetting) or
     /// [`ErrorKind::InvalidDuration`](idem_core::ErrorKind::InvalidDuration) for a bad option.
+    ///
+    /// # Cancel safety
+    /// Opening goes on in the background, and what it opened is closed again.
     pub async fn open(self, path: impl AsRef<Path>) -> Result<SledStore, Error> {
         Span::new("busy timeout", self.busy_timeout)?;
         let path = path.as_ref().to_path_buf();

@@ -58,6 +58,9 @@ impl SledStore {
     ///
     /// # Errors
     /// See [`SledBuilder::open`].
+    ///
+    /// # Cancel safety
+    /// See [`SledBuilder::open`].
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         Self::builder().open(path).await
     }

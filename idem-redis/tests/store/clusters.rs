@@ -186,6 +186,9 @@ async fn a_node_that_is_gone_fails_its_own_tenants_and_no_others() {
         let outcome = idem.execute(&request, |tx| add(tx, "n")).await.unwrap();
         assert_eq!(outcome, Outcome::Created(2), "{tenant}");
     }
+    // Another store opens all the same.
+    let other = store(&cluster, "idem").await;
+    assert_eq!(run(&other, &tenants[0]).await.unwrap(), Outcome::Replayed(1));
     cluster.nodes_mut()[1].restart().unwrap();
     cluster.settle().unwrap();
     assert_eq!(run(&idem, &tenants[1]).await.unwrap(), Outcome::Replayed(1));
