@@ -1,6 +1,6 @@
 //! A consumer of an at-least-once queue whose first attempt fails before its ack.
 //!
-//! `cargo run --example queue`
+//! `cargo run --example queue --features test-support`
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

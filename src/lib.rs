@@ -2,7 +2,8 @@
 #![cfg_attr(feature = "sqlite", doc = include_str!("../README.md"))]
 #![cfg_attr(
     not(feature = "sqlite"),
-    doc = "Doing things once. The first page is made with the feature `sqlite`."
+    doc = "Doing things once: begin with [`Idem`], [`Request`] and a store, by its type or by [`open`]. The first page, \
+           the README, is made with the feature `sqlite`, since its examples are."
 )]
 
 // Without a backend there is nothing that a URL could open.

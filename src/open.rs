@@ -59,6 +59,9 @@ const SCHEMES: [(&str, &str); 8] = [
 /// # Errors
 /// [`ErrorKind::InvalidSetting`] for what is no URL, an unknown scheme, one whose feature is off, or an
 /// option that is unknown, given twice or of no good value; and whatever the store has to say of the rest.
+///
+/// # Cancel safety
+/// As opening that store.
 pub async fn open(url: &str) -> Result<Arc<DynStore>, Error> {
     let url = Url::parse(url)?;
     // Schemes have no case: RFC 3986, section 3.1.

@@ -13,7 +13,8 @@ pub type BoxError = Box<dyn StdError + Send + Sync>;
 /// that is what the key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Certainty {
-    /// The store holds nothing of this call, neither effect nor receipt, and will not later.
+    /// The store holds nothing of this call, neither effect nor receipt, and will not later. Of earlier calls
+    /// with the same key it says nothing: after an unknown, only an outcome for that key settles it.
     NothingDone,
     /// The key is completed: its effect and its receipt are committed.
     Done,
@@ -25,6 +26,15 @@ pub enum Certainty {
 pub type Field = &'static str;
 
 /// What went wrong.
+///
+/// | kinds | who is to act | of an HTTP service |
+/// | --- | --- | --- |
+/// | `InvalidKey`, `InvalidDuration`, `InvalidFingerprint` | whoever sent the request | 400 |
+/// | `Effect`, `Handler`, `Panicked` | whoever wrote the effect: its own error is the source | yours to say |
+/// | `InProgress` | whoever asks: again, later | 409 or 425 |
+/// | `Busy`, `Contended`, `Unreachable`, `ReadOnly` | nobody: ask again | 503 |
+/// | `Full`, `Denied`, `Closed`, `CannotOpen`, `SchemaNewer`, `Damaged`, `Store` | the operator | 500 or 503 |
+/// | the others | whoever wrote the program | 500 |
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -290,9 +300,11 @@ impl fmt::Display for Error {
             ErrorKind::Busy { waited } if waited.is_zero() => {
                 f.write_str("another writer was in the way: try again")
             }
-            ErrorKind::Busy { waited } => {
-                write!(f, "the store was busy for {waited:?}: try again, or raise its timeout")
-            }
+            ErrorKind::Busy { waited } => write!(
+                f,
+                "the store was busy, or not ready, for {waited:?}: see the source, try again, or raise its \
+                 timeout"
+            ),
             ErrorKind::Contended { attempts } => write!(
                 f,
                 "what the effect read was changed by other calls, {attempts} times in a row: try again, \
@@ -322,7 +334,8 @@ impl fmt::Display for Error {
             ErrorKind::Full => f.write_str("the store is full: make room, then try again"),
             ErrorKind::Unreachable { waited } => write!(
                 f,
-                "no server answered within {waited:?}: see that it runs and can be reached, and try again"
+                "no server of the right kind answered within {waited:?}: see that it runs and can be reached, \
+                 and try again"
             ),
             ErrorKind::ReadOnly => {
                 f.write_str("the server takes no writes: name its primary, or wait for the failover")

@@ -141,6 +141,9 @@ impl<S: Store> Idem<S> {
     ///
     /// # Errors
     /// The store's own.
+    ///
+    /// # Cancel safety
+    /// It changes nothing.
     pub async fn receipt(&self, key: &Key) -> Result<Option<Receipt>, Error> {
         let Committed { before, now, .. } = self.transact(key, Read).await?;
         Ok(before.and_then(|record| Receipt::live(&record, now)))
@@ -171,6 +174,9 @@ impl<S: Store> Idem<S> {
     /// # Errors
     /// [`ErrorKind::InvalidSetting`] for a limit of zero; [`ErrorKind::Unsupported`] if the store cannot
     /// list; the store's own.
+    ///
+    /// # Cancel safety
+    /// It changes nothing.
     pub async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
         not_zero("limit", limit)?;
         let mut page = self.store.list(after, limit).await?;
@@ -212,6 +218,9 @@ impl<S: Store> Idem<S> {
     ///
     /// # Errors
     /// The store's own.
+    ///
+    /// # Cancel safety
+    /// It changes nothing.
     pub async fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error> {
         self.store.value(space, name).await
     }
@@ -220,6 +229,9 @@ impl<S: Store> Idem<S> {
     ///
     /// # Errors
     /// The store's own.
+    ///
+    /// # Cancel safety
+    /// The store is closed, or closes in the background.
     pub async fn close(&self) -> Result<(), Error> {
         self.store.close().await
     }

@@ -29,7 +29,8 @@ pub trait Step<Tx: ?Sized> {
     }
 
     /// The record that a step which is [`effectless`](Step::effectless) most likely finds: none for one
-    /// that wants a free key, its own claim for one of a lease's holder.
+    /// that wants a free key, its own claim for one of a lease's holder. A hint: a store that reads first need
+    /// not ask.
     fn expected(&self) -> Option<&Record> {
         None
     }

@@ -63,7 +63,7 @@ pub trait Store: Send + Sync {
     /// The store's own.
     async fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error>;
 
-    /// A page of at most `limit` records, in no promised order.
+    /// A page of at most `limit` records, in no promised order. The limit may be `usize::MAX`.
     ///
     /// Following [`Page::next`] to its end shows every record that was there all along; what comes, goes
     /// or changes meanwhile may show or not.

@@ -61,7 +61,8 @@ impl RedisBuilder {
     /// [`RedisBuilder::grace`].
     const GRACE: Duration = Duration::from_secs(60);
 
-    /// What all keys of the store begin with: 1 to 255 bytes without braces. `idem` unless told.
+    /// What all keys of the store begin with: 1 to 255 bytes without braces and control characters. `idem` unless
+    /// told.
     ///
     /// Stores with different prefixes share nothing.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
@@ -96,7 +97,9 @@ impl RedisBuilder {
 
     /// How long the server may take to answer one command. 5 s unless told.
     ///
-    /// A call that fails in a way that may pass goes on trying for as long again.
+    /// A call that fails in a way that may pass tries again for as long as this after the first failure: a call on
+    /// a server that does not answer takes twice this, one on a server that cannot be reached this once, besides the
+    /// connection timeout.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
         self

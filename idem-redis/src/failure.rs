@@ -116,9 +116,20 @@ fn refusal(cause: &RedisError) -> ErrorKind {
             problem: "the server is part of a cluster: name it by `redis+cluster://`".to_string(),
         },
         _ if cause.kind() == DriverKind::AuthenticationFailed => ErrorKind::Denied,
+        // The driver's own words: it gives no code.
+        _ if cause.to_string().contains("refused to switch database") => no_database(cause),
         _ if lacks_a_right(cause) => ErrorKind::Denied,
         _ => ErrorKind::Store,
     }
+}
+
+/// Why the database of the URL cannot be had.
+fn no_database(cause: &RedisError) -> ErrorKind {
+    if cause.detail().is_some_and(|detail| detail.contains("no permissions")) {
+        return ErrorKind::Denied;
+    }
+    let problem = "the server has no such database: see the source".to_string();
+    ErrorKind::InvalidSetting { field: "URL", problem }
 }
 
 /// Whether a command within the script was refused for want of a right: that has no code of its own (7.0, 7.2).

@@ -20,7 +20,7 @@
 //!     .await?;
 //! assert_eq!(outcome, Outcome::Created(3));
 //! for hazard in idem.store().check().await? {
-//!     eprintln!("receipts are in danger: {hazard:?}");
+//!     eprintln!("receipts are in danger: {hazard}");
 //! }
 //! # Ok(()) }
 //! # #[cfg(not(feature = "test-support"))]
@@ -29,8 +29,9 @@
 //!
 //! # Round trips
 //! A call looks (one round trip), runs its effect, and commits (one more). A replay takes one. An effect's reads
-//! are fetched between its runs: one for each value that it had not asked for before, or for several if it asks
-//! for them before it looks at any. What takes no effect, such as a mark, takes one in all: the script tries it on
+//! are fetched between its runs: one for each value that it had not asked for before, or one for several if it asks
+//! for them before it looks at any: `let (a, b) = (tx.get(x), tx.get(y)); let (a, b) = (a?, b?);`. A call may run its
+//! effect a thousand times for that, and a thousand times because others changed what it read. What takes no effect, such as a mark, takes one in all: the script tries it on
 //! a free key. With [`RedisBuilder::speculative`] so does an effect that reads nothing.
 //!
 //! # Commits
@@ -73,8 +74,16 @@
 //! idem:{tnorth}:token                      the tenant's last fencing token
 //! ```
 //!
-//! A user of the server's access control needs `~idem:*` and the commands EVAL, EVALSHA, GET, GETRANGE, EXISTS,
-//! SET, DEL, INCR, TIME, SCAN and INFO; CONFIG GET for [`RedisStore::check`]; CLUSTER SLOTS in a cluster.
+//! The number is the operation's length in bytes. In a tenant's name braces and `%` are escaped: `%7B`, `%7D`, `%25`.
+//!
+//! A user of the server's access control needs, with your prefix:
+//!
+//! ```text
+//! user shop on >secret ~idem:* +eval +evalsha +get +getrange +exists +set +del +incr +time +scan +info
+//! ```
+//!
+//! besides `+select` for a database other than 0, `+config|get` for [`RedisStore::check`], and `+cluster|slots` in a
+//! cluster.
 //!
 //! # Limits
 //! One call sends 128 MiB and 100,000 values at most, and no more in one argument than the server takes

@@ -96,6 +96,11 @@ impl Link {
         self.timeouts
     }
 
+    /// The host that the URL of a cluster names first.
+    pub(crate) fn first_host(&self) -> &str {
+        self.target.first_host()
+    }
+
     pub(crate) fn is_cluster(&self) -> bool {
         self.target.is_cluster()
     }

@@ -41,14 +41,15 @@ pub(crate) async fn of(link: &Link) -> Result<Vec<Node>, Error> {
     let mut patience = link.patience();
     loop {
         match link.send(redis::cmd("CLUSTER").arg("SLOTS")).await {
-            Ok(slots) => return primaries(slots),
+            Ok(slots) => return primaries(slots, link.first_host()),
             Err(failure) => patience.bear_reading(failure).await?,
         }
     }
 }
 
-/// The primaries in the answer to CLUSTER SLOTS: ranges of slots, each with its servers, the primary first.
-fn primaries(slots: Value) -> Result<Vec<Node>, Error> {
+/// The primaries in the answer to CLUSTER SLOTS: ranges of slots, each with its servers, the primary first. A server
+/// without a host is on the host that was asked.
+fn primaries(slots: Value, asked: &str) -> Result<Vec<Node>, Error> {
     let unreadable = || crate::failure::damaged("the cluster's slots cannot be read");
     let Value::Array(ranges) = slots else { return Err(unreadable()) };
     let mut nodes = Vec::new();
@@ -58,14 +59,15 @@ fn primaries(slots: Value) -> Result<Vec<Node>, Error> {
             return Err(unreadable());
         };
         let mut fields = primary.into_iter();
-        match (fields.next(), fields.next()) {
-            (Some(Value::BulkString(host)), Some(Value::Int(port))) => {
-                let host = String::from_utf8(host).map_err(|_| unreadable())?;
-                let port = u16::try_from(port).map_err(|_| unreadable())?;
-                nodes.push(Node::Primary { host, port });
-            }
+        let host = match fields.next() {
+            Some(Value::BulkString(host)) => String::from_utf8(host).map_err(|_| unreadable())?,
+            Some(Value::Nil) => String::new(),
             _ => return Err(unreadable()),
-        }
+        };
+        let Some(Value::Int(port)) = fields.next() else { return Err(unreadable()) };
+        let host = if host.is_empty() { asked.to_string() } else { host };
+        let port = u16::try_from(port).map_err(|_| unreadable())?;
+        nodes.push(Node::Primary { host, port });
     }
     nodes.sort();
     nodes.dedup();

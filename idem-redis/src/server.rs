@@ -1,5 +1,7 @@
 //! What the server says of itself.
 
+use std::fmt;
+
 use idem_core::{Error, ErrorKind, Timestamp};
 use redis::{Cmd, FromRedisValue};
 
@@ -37,6 +39,32 @@ pub enum Hazard {
         /// The setting that could not be read.
         setting: &'static str,
     },
+}
+
+impl fmt::Display for Hazard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Evicts { policy } => write!(
+                f,
+                "the server removes keys when its memory is full (`{policy}`): set `maxmemory-policy noeviction`"
+            ),
+            Self::NotPersistent => {
+                f.write_str("nothing survives the server's process: set `appendonly yes`")
+            }
+            Self::SnapshotsOnly => {
+                f.write_str("a crash loses what came after the last snapshot: set `appendonly yes`")
+            }
+            Self::LateSync { appendfsync } => write!(
+                f,
+                "a crash of the machine loses what came after the last sync (`{appendfsync}`): `appendfsync \
+                 always` loses nothing"
+            ),
+            Self::Replica => f.write_str("the server is a replica: name its primary"),
+            Self::Unknown { setting } => {
+                write!(f, "the server does not tell its `{setting}`: let this user ask for it")
+            }
+        }
+    }
 }
 
 /// Checks the versions, and asks for the time. Of a cluster, one primary must answer.

@@ -29,7 +29,8 @@ use crate::{
 /// thread; effects may run again; it can list. With
 /// [`speculative`](RedisBuilder::speculative) a receipt's life counts from the commit.
 ///
-/// Its calls need a tokio runtime with timers and I/O. The connection lives in the runtime of the call that
+/// Its calls need a tokio runtime with timers and I/O (`enable_all`): outside one they fail, in one without timers the
+/// driver panics. The connection lives in the runtime of the call that
 /// opened it; when that runtime ends, another call opens another. An effect that asks a Redis store is
 /// answered with [`ErrorKind::Reentrant`](idem_core::ErrorKind::Reentrant).
 #[derive(Clone)]

@@ -10,11 +10,14 @@ use crate::link::{Timeouts, Wire};
 /// A server, or the servers of a cluster.
 pub(crate) enum Target {
     Single {
-        client: Client,
+        client: Box<Client>,
         config: Box<AsyncConnectionConfig>,
     },
     #[cfg(feature = "cluster")]
-    Cluster(redis::cluster::ClusterClient),
+    Cluster {
+        client: Box<redis::cluster::ClusterClient>,
+        first_host: String,
+    },
 }
 
 /// What a connection is opened with, besides its URL.
@@ -57,7 +60,7 @@ impl Target {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(options.timeouts.connection))
             .set_response_timeout(Some(options.timeouts.response));
-        Ok(Self::Single { client, config: Box::new(config) })
+        Ok(Self::Single { client: Box::new(client), config: Box::new(config) })
     }
 
     #[cfg(feature = "cluster")]
@@ -71,6 +74,12 @@ impl Target {
         }
         let nodes = hosts.split(',').map(|host| info(&format!("{scheme}://{user}{host}")));
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
+        let first_host = match nodes.first().map(ConnectionInfo::addr) {
+            Some(ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. }) => {
+                host.clone()
+            }
+            _ => return Err(invalid("a cluster is named by hosts")),
+        };
         let Timeouts { connection, response } = options.timeouts;
         let builder = redis::cluster::ClusterClientBuilder::new(nodes)
             .connection_timeout(connection)
@@ -89,7 +98,7 @@ impl Target {
         let client = builder.build().map_err(|error| {
             invalid("the driver cannot use it: see the source").with_source(error)
         })?;
-        Ok(Self::Cluster(client))
+        Ok(Self::Cluster { client: Box::new(client), first_host })
     }
 
     #[cfg(not(feature = "cluster"))]
@@ -98,6 +107,14 @@ impl Target {
             "build with the feature `cluster` of idem-redis, or `redis-cluster` of idem-store, to open a \
              cluster",
         ))
+    }
+
+    pub(crate) fn first_host(&self) -> &str {
+        match self {
+            Self::Single { .. } => "",
+            #[cfg(feature = "cluster")]
+            Self::Cluster { first_host, .. } => first_host,
+        }
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
@@ -110,7 +127,7 @@ impl Target {
                 client.get_multiplexed_async_connection_with_config(config).await.map(Wire::Single)
             }
             #[cfg(feature = "cluster")]
-            Self::Cluster(client) => client.get_async_connection().await.map(Wire::Cluster),
+            Self::Cluster { client, .. } => client.get_async_connection().await.map(Wire::Cluster),
         }
     }
 }
@@ -118,10 +135,11 @@ impl Target {
 fn info(url: &str) -> Result<ConnectionInfo, Error> {
     let info = url
         .into_connection_info()
-        .map_err(|error| invalid("it names no server: see the source").with_source(error))?;
+        .map_err(|error| invalid("the driver cannot read it: see the source").with_source(error))?;
     if url.contains('?') && !matches!(info.addr(), ConnectionAddr::Unix(_)) {
         return Err(invalid(
-            "it has options that would be ignored: leave out the `?` and the rest",
+            "it has options that would be ignored: leave out the `?` and the rest, and set them on the builder, or \
+             open by `idem_store::open`",
         ));
     }
     Ok(info)

@@ -16,7 +16,8 @@ pub(crate) type FetchedValues = BTreeMap<Bytes, Option<Bytes>>;
 ///
 /// The first time that an effect asks for a value, [`get`](Transaction::get) fails with
 /// [`ErrorKind::NotYetRead`]: the store fetches the value and runs the effect again, whatever it made of the
-/// error. So pass errors on (`?`), and mind that an effect which reads runs twice at least.
+/// error. So pass errors on (`?`), and mind that an effect which reads runs twice at least; one that unwraps the error
+/// panics for that, which the store catches where panics unwind.
 #[derive(Debug)]
 pub struct RedisTransaction(pub(crate) Overlay<Fetched>);
 

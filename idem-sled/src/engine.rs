@@ -207,7 +207,7 @@ impl Engine {
     /// Takes no more calls, finishes what is queued and lets go of the files. Blocks.
     ///
     /// # Errors
-    /// What kept the last batch from being durable; [`ErrorKind::Busy`] if somebody else holds a handle of the
+    /// What kept the last batch from being durable; an error if somebody else holds a handle of the
     /// engine for longer than the busy timeout. It is closed all the same.
     pub(crate) fn close(&self) -> Result<(), Error> {
         let mut committer = self.committer.lock();
@@ -218,9 +218,9 @@ impl Engine {
     }
 
     fn end(&self, committer: &mpsc::Receiver<Committer>) -> Result<(), Error> {
-        let busy = || {
-            let waited = self.options.busy_timeout;
-            Error::nothing_done(ErrorKind::Busy { waited })
+        let held = || {
+            let problem = "the store is closed, but a handle that `SledStore::db` gave holds the folder: drop it";
+            Error::nothing_done(ErrorKind::Store).with_source(problem)
         };
         let mut committer = self.wait_for(committer)?;
         let Some(database) = self.database.write().take() else { return Ok(()) };
@@ -229,7 +229,7 @@ impl Engine {
         // The folder's own lock goes last.
         drop(committer);
         ended.map_err(Trouble::nothing_done)?;
-        if is_let_go { Ok(()) } else { Err(busy()) }
+        if is_let_go { Ok(()) } else { Err(held()) }
     }
 
     /// Waits for the committer to end; not for ever, once something has failed.

@@ -36,8 +36,8 @@ const PURGE_CHUNK: usize = 500;
 ///
 /// # Closing
 /// [`Store::close`] waits for the commits that are queued and returns when the files are let go; an effect that
-/// still runs then finds the store closed. If somebody holds a handle that [`SledStore::db`] gave, it returns
-/// [`ErrorKind::Busy`](idem_core::ErrorKind::Busy) after the busy timeout: the store is closed, and the files are let go with that handle.
+/// still runs then finds the store closed. If somebody holds a handle that [`SledStore::db`] gave, it returns an
+/// error after the busy timeout: the store is closed, and the files are let go with that handle.
 /// Dropping the last handle closes in the background.
 #[derive(Clone)]
 pub struct SledStore(Arc<Handle>);

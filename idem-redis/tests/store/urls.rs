@@ -113,7 +113,8 @@ async fn databases_share_nothing() {
     assert_eq!(added(&first, "k").await.unwrap(), Outcome::Replayed(1));
     for missing in ["-1", "16", "9999999"] {
         let error = open_error(&format!("{}/{missing}", server.url())).await;
-        assert!(matches!(error.kind(), ErrorKind::Store), "{missing}: {error:?}");
+        let is_the_urls = matches!(error.kind(), ErrorKind::InvalidSetting { field: "URL", .. });
+        assert!(is_the_urls, "{missing}: {error:?}");
     }
     // Also after the connection was replaced.
     let _: i64 = server.query(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap_or_default();
@@ -188,4 +189,25 @@ async fn settings_that_are_not_acceptable_are_refused() {
             assert!(matches!(error.kind(), ErrorKind::InvalidDuration { .. }), "{error:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_choose_a_database_is_told_so() {
+    let server = Server::start().unwrap();
+    let address = server.address();
+    let rights = ["ACL", "SETUSER", "app", "on", ">pw", "~*", "+@all", "-select"];
+    server.command(&rights).unwrap();
+    let error = hasty(300).open(&format!("redis://app:pw@{address}/3")).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Denied), "{error:?}");
+}
+
+#[cfg(feature = "cluster")]
+#[tokio::test]
+async fn a_cluster_that_announces_no_host_is_where_it_was_asked() {
+    use idem_redis::testing::Cluster;
+    let builder = Server::builder().arg("--cluster-preferred-endpoint-type", "unknown-endpoint");
+    let cluster = Cluster::start_with(3, &builder).unwrap();
+    let idem = open(&cluster_url(&cluster)).await;
+    assert_eq!(added(&idem, "n").await.unwrap(), Outcome::Created(1));
+    assert_eq!(idem.list(None, 10).await.unwrap().records.len(), 1);
 }
