@@ -104,13 +104,20 @@ struct Url<'u> {
 
 impl<'u> Url<'u> {
     fn parse(url: &'u str) -> Result<Self, Error> {
-        let (scheme, rest) = url.split_once(':').ok_or_else(|| {
-            invalid("URL", "it has no scheme: begin it with one, such as `sqlite:`".to_string())
-        })?;
+        // No error shows what might be a part of a password.
+        let (scheme, rest) =
+            url.split_once(':').filter(|(scheme, _)| is_scheme(scheme)).ok_or_else(|| {
+                invalid("URL", "it has no scheme: begin it with one, such as `sqlite:`".to_string())
+            })?;
         if rest.contains('#') {
             return Err(invalid("URL", "it holds a `#`: write it as %23".to_string()));
         }
         let (raw_path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        if query.contains('@') {
+            let problem =
+                "its options hold an `@`: in a password write `?` as %3F, elsewhere `@` as %40";
+            return Err(invalid("URL", problem.to_string()));
+        }
         if has_bad_escape(raw_path) {
             let problem = "a `%` in its path begins no escape: write it as %25".to_string();
             return Err(invalid("URL", problem));
@@ -125,6 +132,12 @@ impl<'u> Url<'u> {
         }
         Ok(Self { scheme, raw_path, path, options })
     }
+}
+
+/// Whether that can be a scheme: RFC 3986, section 3.1.
+fn is_scheme(scheme: &str) -> bool {
+    scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.chars().all(|next| next.is_ascii_alphanumeric() || "+-.".contains(next))
 }
 
 /// Whether a `%` is not followed by two hexadecimal digits.

@@ -47,7 +47,14 @@ async fn what_is_no_url_says_what_to_do() {
     for bad in ["sqlite:a%zz.db", "sqlite:a%", "sqlite:a%2", "sqlite:100%.db"] {
         assert!(refused(bad).await.contains("%25"), "{bad}");
     }
-    assert!(refused("://").await.contains("no scheme `:`"));
+    assert!(refused("://").await.contains("no scheme"));
+    for secret in [
+        "hunter2@localhost:6379",
+        "redis://:my?hunter2@localhost",
+        "redis://:my?speculative=hunter2@localhost",
+    ] {
+        assert!(!refused(secret).await.contains("hunter2"), "{secret}");
+    }
 }
 
 #[cfg(not(feature = "memory"))]

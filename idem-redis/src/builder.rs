@@ -99,7 +99,7 @@ impl RedisBuilder {
     ///
     /// A call that fails in a way that may pass tries again for as long as this after the first failure: a call on
     /// a server that does not answer takes twice this, one on a server that cannot be reached this once, besides the
-    /// connection timeout.
+    /// connection timeout. A commit whose answer is lost is first waited out, for a second at most.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
         self

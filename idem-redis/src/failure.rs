@@ -45,6 +45,12 @@ impl Failure {
         Self { cause, meaning }
     }
 
+    /// Nobody has opened a connection in time.
+    pub(crate) fn no_connection() -> Self {
+        let cause = (DriverKind::Io, "no connection was opened in time").into();
+        Self { cause, meaning: Meaning::NotSent }
+    }
+
     /// An answer that is none to what was asked: the connection hands them to the wrong commands.
     pub(crate) fn misunderstood() -> Self {
         let cause = (DriverKind::Parse, "the answer is none to what was asked").into();

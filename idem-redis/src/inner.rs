@@ -1,6 +1,9 @@
 //! What all handles of a store share.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use idem_core::{Clock, Error, ErrorKind, Record, Span, Timestamp};
@@ -96,12 +99,10 @@ impl Inner {
         before: Option<Timestamp>,
     ) -> Result<Applied, Failure> {
         let nonce = self.next_nonce();
-        // Nobody waits for it any longer than this.
-        let patience = self.link.timeouts().response.as_millis();
-        let patience = i64::try_from(patience).unwrap_or(i64::MAX);
         let now = now.unwrap_or_else(|| self.server_time.now()).as_millis();
+        let valid = i64::try_from(self.validity().as_millis()).unwrap_or(i64::MAX);
         let last = before.map_or(i64::MAX, |before| before.as_millis().saturating_sub(1));
-        let not_after = Timestamp::from_millis(now.saturating_add(patience).min(last));
+        let not_after = Timestamp::from_millis(now.saturating_add(valid).min(last));
         let create = Create::of(commit);
         let fill = |command: &mut Cmd| match &create {
             Some(create) => create.fill(nonce, not_after, command),
@@ -113,6 +114,11 @@ impl Inner {
             self.server_time.learn(now);
         }
         Ok(applied)
+    }
+
+    /// How long a commit may be on its way. One whose answer is lost is waited out for as long.
+    pub(crate) fn validity(&self) -> Duration {
+        self.link.timeouts().response.min(Duration::from_secs(1))
     }
 
     fn next_nonce(&self) -> u64 {

@@ -43,7 +43,8 @@
 //! A request whose answer is lost, or late, is sent again: the record bears the id of the attempt, so a commit that
 //! came through is found, unless it was forgotten in the meantime: then the key runs again, as it does after every
 //! forget. A request says until when it may come into force, by the server's clock: one that was
-//! held up for longer than its caller waits does nothing. A call that cannot find out what became of it ends in an
+//! held up for longer than a second does nothing, and a call whose answer was lost waits for that second before it
+//! asks again: nothing of it comes into force after it has ended, unless its future was dropped. A call that cannot find out what became of it ends in an
 //! error whose certainty is unknown, never in one that says that nothing was done. Answers bear the number of
 //! their question, so that a connection that mixes them up is found out.
 //!

@@ -2,7 +2,10 @@
 
 use std::{
     hash::{BuildHasher, RandomState},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -12,7 +15,11 @@ use redis::{
     Cmd, ErrorKind as DriverKind, RedisError, Value,
     aio::{ConnectionLike, MultiplexedConnection},
 };
-use tokio::{runtime::Handle, sync::Mutex, time::sleep};
+use tokio::{
+    runtime::Handle,
+    sync::Mutex,
+    time::{sleep, timeout},
+};
 
 use crate::{
     failure::{Failure, Meaning},
@@ -31,8 +38,13 @@ pub(crate) struct Timeouts {
 
 /// A connection that is opened again when it breaks.
 pub(crate) struct Link {
-    target: Target,
+    shared: Arc<Shared>,
     timeouts: Timeouts,
+}
+
+/// What opens a connection, also if the caller who asked for it goes away.
+struct Shared {
+    target: Target,
     current: RwLock<Option<Numbered>>,
     /// How often a connection was tried to be opened.
     tries: AtomicU64,
@@ -81,15 +93,40 @@ impl Wire {
     }
 }
 
+impl Shared {
+    async fn open(&self, patience: Duration) -> Result<Numbered, Failure> {
+        let before = self.tries.load(Ordering::Acquire);
+        // Another's try may be in a runtime that nobody drives any more.
+        let Ok(mut last) = timeout(patience, self.last.lock()).await else {
+            return Err(Failure::no_connection());
+        };
+        if let Some(current) = &*self.current.read() {
+            return Ok(current.clone());
+        }
+        if let Some(failure) = &*last
+            && self.tries.load(Ordering::Acquire) != before
+        {
+            // It was tried while this caller waited: trying anew for each would take each one's timeout.
+            return Err(failure.clone());
+        }
+        let opened = self.target.connect().await.map_err(Failure::to_connect);
+        let number = self.tries.fetch_add(1, Ordering::AcqRel) + 1;
+        *last = opened.as_ref().err().cloned();
+        let current = Numbered { number, wire: opened? };
+        *self.current.write() = Some(current.clone());
+        Ok(current)
+    }
+}
+
 impl Link {
     pub(crate) fn new(target: Target, timeouts: Timeouts) -> Self {
-        Self {
+        let shared = Shared {
             target,
-            timeouts,
             current: RwLock::new(None),
             tries: AtomicU64::new(0),
             last: Mutex::new(None),
-        }
+        };
+        Self { shared: Arc::new(shared), timeouts }
     }
 
     pub(crate) fn timeouts(&self) -> Timeouts {
@@ -98,11 +135,11 @@ impl Link {
 
     /// The host that the URL of a cluster names first.
     pub(crate) fn first_host(&self) -> &str {
-        self.target.first_host()
+        self.shared.target.first_host()
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
-        self.target.is_cluster()
+        self.shared.target.is_cluster()
     }
 
     /// Sends a command, once, and waits for its answer.
@@ -156,7 +193,7 @@ impl Link {
 
     /// Lets go of the connection; the next command opens another.
     pub(crate) fn disconnect(&self) {
-        *self.current.write() = None;
+        *self.shared.current.write() = None;
     }
 
     /// Lets go of a connection that hands answers to the wrong commands.
@@ -175,7 +212,7 @@ impl Link {
         // that takes no writes leads nowhere; one that was sent too much is ended.
         let leads_on = !matches!(failure.meaning, Meaning::Lost | Meaning::ReadOnly);
         if !leads_on || failure.is_too_large() {
-            let mut current = self.current.write();
+            let mut current = self.shared.current.write();
             if current.as_ref().is_some_and(|current| current.number == number) {
                 *current = None;
             }
@@ -189,26 +226,13 @@ impl Link {
             let cause = (DriverKind::InvalidClientConfig, "call it within a tokio runtime");
             return Err(Failure::to_connect(cause.into()));
         }
-        if let Some(current) = &*self.current.read() {
+        if let Some(current) = &*self.shared.current.read() {
             return Ok(current.clone());
         }
-        let before = self.tries.load(Ordering::Acquire);
-        let mut last = self.last.lock().await;
-        if let Some(current) = &*self.current.read() {
-            return Ok(current.clone());
-        }
-        if let Some(failure) = &*last
-            && self.tries.load(Ordering::Acquire) != before
-        {
-            // It was tried while this caller waited: trying anew for each would take each one's timeout.
-            return Err(failure.clone());
-        }
-        let opened = self.target.connect().await.map_err(Failure::to_connect);
-        let number = self.tries.fetch_add(1, Ordering::AcqRel) + 1;
-        *last = opened.as_ref().err().cloned();
-        let current = Numbered { number, wire: opened? };
-        *self.current.write() = Some(current.clone());
-        Ok(current)
+        let (shared, patience) = (Arc::clone(&self.shared), self.timeouts.connection);
+        // In a task of its own: a caller who is not polled any more must not stop the others.
+        let opening = tokio::spawn(async move { shared.open(patience).await });
+        opening.await.unwrap_or_else(|_| Err(Failure::no_connection()))
     }
 
     /// How a call that has just begun bears failures.

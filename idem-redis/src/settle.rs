@@ -1,9 +1,13 @@
 //! Sending a commit until it is known what became of it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use idem_core::{Certainty, Change, Error, ErrorKind, Timestamp, Token};
+use tokio::time::sleep;
 
 use crate::{
     failure::{Failure, Meaning, damaged},
@@ -21,6 +25,9 @@ const MOST_BYTES: usize = 128 << 20;
 
 /// What every server takes in one argument, whatever it was told (`proto-max-bulk-len`).
 const LEAST_LIMIT: usize = 1 << 20;
+
+/// What is added to the time that a lost commit is waited out for, since clocks run unlike.
+const MARGIN: Duration = Duration::from_millis(5);
 
 /// How often a commit is sent anew because it reached the server after its time.
 const MOST_LATE: u32 = 8;
@@ -179,6 +186,9 @@ impl Sending<'_> {
             if !may_resend {
                 return Err(failure.into_error(self.store.link.timeouts().response));
             }
+            // Until it is settled by its time what becomes of a request that may still be on its way: it must not
+            // come into force after this call has ended.
+            sleep(self.store.validity() + MARGIN).await;
         }
         self.patience.bear(failure).await?;
         self.check_traces()

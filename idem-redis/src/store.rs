@@ -9,9 +9,9 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use idem_core::{
-    BoxFuture, BoxStep, ClockSource, Committed, Cursor, Durability, Error, Guarantees, Key, Page,
-    Purged, Record, Sharing, Space, State, Step, Store, SystemClock, Timestamp, optimistic,
-    runtime,
+    BoxFuture, BoxStep, ClockSource, Committed, Cursor, Durability, Error, ErrorKind, Guarantees,
+    Key, Page, Purged, Record, Sharing, Space, State, Step, Store, SystemClock, Timestamp,
+    optimistic, runtime,
 };
 
 use crate::{
@@ -28,6 +28,9 @@ use crate::{
 /// reach the server share the data, and go by its clock; a slow effect delays nobody but who waits for its
 /// thread; effects may run again; it can list. With
 /// [`speculative`](RedisBuilder::speculative) a receipt's life counts from the commit.
+///
+/// Closing waits for calls that are under way, for a response timeout at most: then it fails with
+/// [`ErrorKind::Busy`], and the store is closed all the same.
 ///
 /// Its calls need a tokio runtime with timers and I/O (`enable_all`): outside one they fail, in one without timers the
 /// driver panics. The connection lives in the runtime of the call that
@@ -146,9 +149,16 @@ impl Store for RedisStore {
     async fn close(&self) -> Result<(), Error> {
         reentry::check()?;
         self.0.closed.store(true, Ordering::Release);
-        // Whoever is under way holds it.
-        drop(self.0.calls.write().await);
+        let waited = self.0.link.timeouts().response;
+        // Whoever is under way holds it. An effect may wait for this very call: not for ever, then.
+        let ended = match self.0.calls.try_write() {
+            Ok(_) => true,
+            Err(_) => tokio::time::timeout(waited, self.0.calls.write()).await.is_ok(),
+        };
         self.0.link.disconnect();
+        if !ended {
+            return Err(Error::nothing_done(ErrorKind::Busy { waited }));
+        }
         Ok(())
     }
 

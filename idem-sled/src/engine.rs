@@ -2,6 +2,7 @@
 
 use std::{
     future::poll_fn,
+    mem,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     pin::{Pin, pin},
@@ -224,6 +225,12 @@ impl Engine {
         };
         let mut committer = self.wait_for(committer)?;
         let Some(database) = self.database.write().take() else { return Ok(()) };
+        if let Some(trouble) = self.pending.failure() {
+            // What the engine does when it is dropped can wait for ever then, and hold up every other database of
+            // the process meanwhile.
+            mem::forget(database);
+            return Err(trouble.nothing_done());
+        }
         let ended = committer.end(&database, &self.pending);
         let is_let_go = let_go(database, &self.folder, self.options.busy_timeout);
         // The folder's own lock goes last.

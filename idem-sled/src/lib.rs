@@ -35,6 +35,9 @@
 //! and syncs its files, once for all of them, and answers. So callers of distinct keys share the disk's time; callers
 //! who change one value take turns, one of them a batch, and the others' effects run again.
 //!
+//! If the disk fails while a batch is being written, some of it may be seen later and some not. The store then says so
+//! in its small file, and the folder is not opened again before somebody has looked at it: the error says how.
+//!
 //! # Durability
 //! The engine's `flush` is no more than `sync_file_range`, which empties no cache of the disk. The store syncs the
 //! log, and the files under `blobs/` that the engine makes for whatever is over 128 KiB: a value, or a page of a
@@ -46,6 +49,9 @@
 //! - Never call `flush_async`: several at once wait for each other for ever.
 //! - Inside a transaction of the engine's own call neither the engine nor the store: its lock is one for all
 //!   databases of the process.
+//! - Read what a subscription of yours (`watch_prefix`) brings: one that is not read stops every commit.
+//! - After the store has failed, do not call `flush` on a handle of the engine's: it may never return.
+//! - A commit of very many or very large values holds up those behind it: a hundred thousand take seconds.
 //! - Keep large values elsewhere if the disk, or the number of open files, may run out: a file that cannot be made
 //!   under `blobs/` leaves the engine waiting for ever. The store notices, fails its calls, and cannot let go of the
 //!   files before the process ends.

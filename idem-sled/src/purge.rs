@@ -51,7 +51,8 @@ impl Due {
                 due.all = true;
                 break;
             };
-            let group = Group::from_bytes(&name, &bytes)?;
+            // What cannot be read stays, for who can mend it.
+            let Ok(group) = Group::from_bytes(&name, &bytes) else { continue };
             if group.first() > now {
                 due.all = true;
                 break;

@@ -43,11 +43,7 @@ async fn a_late_commit_is_sent_anew_with_the_time_it_was_told() {
     assert_eq!(idem.mark_processed("billing", "8").await.unwrap(), Marked::First);
     let times = times.lock().unwrap().clone();
     assert_eq!(times.len(), 3);
-    assert_eq!(
-        times[1] - times[0],
-        HOUR + 5_000,
-        "it is the time told, and an answer's worth more"
-    );
+    assert_eq!(times[1] - times[0], HOUR + 1_000, "it is the time told, and a second more");
     assert!(times[2] >= times[1], "{times:?}");
 }
 

@@ -11,6 +11,7 @@ mod clusters;
 mod damage;
 mod doubts;
 mod fake;
+mod ghosts;
 mod hazards;
 mod integers;
 mod killed_connections;
