@@ -40,13 +40,13 @@
 //! decisions are core's; it only stamps tokens, and times where nothing was read first.
 //!
 //! # Lost answers
-//! A request whose answer is lost, or late, is sent again: the record bears the id of the attempt, so a commit that
-//! came through is found, unless it was forgotten in the meantime: then the key runs again, as it does after every
-//! forget. A request says until when it may come into force, by the server's clock: one that was
-//! held up for longer than a second does nothing, and a call whose answer was lost waits for that second before it
-//! asks again: nothing of it comes into force after it has ended, unless its future was dropped. A call that cannot find out what became of it ends in an
-//! error whose certainty is unknown, never in one that says that nothing was done. Answers bear the number of
-//! their question, so that a connection that mixes them up is found out.
+//! A commit says until when it may come into force, by the server's clock: one that is on its way for longer than a
+//! second does nothing. A call whose answer was lost waits for that second and asks again: so nothing of it comes
+//! into force after it has ended, unless its future was dropped. The record bears the id of the attempt, so that a
+//! commit that came through is found; if it was forgotten in the meantime the key runs again, as it does after every
+//! forget. A call that cannot find out what became of it ends in an error whose certainty is unknown, never in one
+//! that says that nothing was done. Answers bear the number of their question, so that a connection that mixes them
+//! up is found out.
 //!
 //! # Time
 //! The server's clock decides. In a cluster each server's decides for its own keys. Under the server's clock every

@@ -225,9 +225,7 @@ impl Engine {
         };
         let mut committer = self.wait_for(committer)?;
         let Some(database) = self.database.write().take() else { return Ok(()) };
-        if let Some(trouble) = self.pending.failure() {
-            // What the engine does when it is dropped can wait for ever then, and hold up every other database of
-            // the process meanwhile.
+        if let Some(trouble) = self.pending.failure().filter(Trouble::is_engines) {
             mem::forget(database);
             return Err(trouble.nothing_done());
         }

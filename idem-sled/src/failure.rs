@@ -37,6 +37,12 @@ impl Trouble {
         !matches!(self, Self::Engine(Corruption { .. } | CollectionNotFound(_) | Unsupported(_)))
     }
 
+    /// Whether the engine may wait for ever when it is dropped, and hold up every other database of the process
+    /// meanwhile: after a failure of its own, not after one of the store's sync.
+    pub(crate) fn is_engines(&self) -> bool {
+        self.is_fatal() && !matches!(self, Self::Disk(_))
+    }
+
     fn with(self, certainty: Certainty) -> Error {
         Error::new(self.kind(), certainty).with_source(self)
     }
