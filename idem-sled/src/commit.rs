@@ -89,7 +89,7 @@ pub(crate) fn apply(database: &Database, commits: &[Commit], number: u64) -> App
         Ok(trees) => trees,
         Err(trouble) => return Applied::Refused(trouble),
     };
-    transact(&trees.trees, |views, faults| {
+    transact(database, &trees.trees, number, |views, faults| {
         let views = Views { views, trees: &trees, faults };
         let verdicts: Verdicts = commits.iter().map(|commit| views.run(commit)).collect();
         let is_written = |verdict: &Result<Verdict, _>| matches!(verdict, Ok(Verdict::Written(_)));
@@ -104,22 +104,34 @@ pub(crate) fn apply(database: &Database, commits: &[Commit], number: u64) -> App
 
 /// One transaction of the engine, which is abandoned if the closure aborts: then nothing is written, not even
 /// to the log.
+///
+/// The engine writes tree after tree, and may fail between two of them: the batch's number is written before and
+/// after all others, so that the next opening sees whether they are whole.
 pub(crate) fn transact(
+    database: &Database,
     trees: &[Tree],
+    number: u64,
     run: impl Fn(
         &[TransactionalTree],
         &Faults,
     ) -> Result<Verdicts, ConflictableTransactionError<Verdicts>>,
 ) -> Applied {
     let faults = Faults::default();
+    let mut all = vec![database.begun.clone()];
+    all.extend_from_slice(trees);
+    all.push(database.ended.clone());
+    let last = all.len() - 1;
     // Whether the engine has begun to write, as far as the closure can tell.
     let is_decided = Cell::new(false);
     let done = guarded(|| -> Result<_, Trouble> {
-        let done = trees.transaction(|views: &Vec<TransactionalTree>| {
+        let done = all.transaction(|views: &Vec<TransactionalTree>| {
             is_decided.set(false);
-            let verdicts = run(views, &faults);
-            is_decided.set(verdicts.is_ok());
-            verdicts
+            let verdicts = run(&views[1..last], &faults)?;
+            for edge in [&views[0], &views[last]] {
+                edge.insert(names::BATCH, &number.to_be_bytes())?;
+            }
+            is_decided.set(true);
+            Ok(verdicts)
         });
         match done {
             Ok(verdicts) => Ok(Applied::Written(verdicts)),

@@ -114,20 +114,13 @@ impl Committer {
                 }
             }
             Applied::Torn(trouble) => {
-                self.is_torn(pending, &trouble);
+                pending.fail(trouble.clone());
                 for commit in commits {
                     drop(commit.reply.send(Err(trouble.clone().unknown())));
                 }
                 0
             }
         }
-    }
-
-    /// Sees to it that nobody takes for whole what was written in part: neither now nor after the next opening.
-    fn is_torn(&mut self, pending: &Pending, trouble: &Trouble) {
-        pending.fail(trouble.clone());
-        // If this fails too there is nothing left to try: the callers are told that it is unknown.
-        drop(self.marker.set_torn());
     }
 
     /// Makes the batch durable that was just applied.
@@ -176,7 +169,7 @@ impl Committer {
                 return Err(trouble.nothing_done());
             }
             Applied::Torn(trouble) => {
-                self.is_torn(pending, &trouble);
+                pending.fail(trouble.clone());
                 return Err(trouble.unknown());
             }
             Applied::Written(verdicts) => {

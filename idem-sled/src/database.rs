@@ -15,6 +15,8 @@ pub(crate) struct Database {
     pub(crate) values: Tree,
     pub(crate) expiry: Tree,
     pub(crate) meta: Tree,
+    pub(crate) begun: Tree,
+    pub(crate) ended: Tree,
 }
 
 impl Database {
@@ -25,6 +27,8 @@ impl Database {
             values: db.open_tree(names::VALUES)?,
             expiry: db.open_tree(names::EXPIRY)?,
             meta: db.open_tree(names::META)?,
+            begun: db.open_tree(names::BEGUN)?,
+            ended: db.open_tree(names::ENDED)?,
             db,
         })
     }
@@ -33,6 +37,21 @@ impl Database {
     pub(crate) fn number(&self, name: &[u8]) -> Result<Option<u64>, Error> {
         let bytes = guarded(|| self.meta.get(name)).map_err(Trouble::nothing_done)?;
         bytes.map(|bytes| names::read_number(&bytes)).transpose()
+    }
+
+    /// Whether the last batch was written in part: the engine writes one tree after the other, and may fail between.
+    pub(crate) fn is_torn(&self) -> Result<bool, Error> {
+        let number =
+            |tree: &Tree| guarded(|| tree.get(names::BATCH)).map_err(Trouble::nothing_done);
+        Ok(number(&self.begun)? != number(&self.ended)?)
+    }
+
+    /// Takes what there is for whole.
+    pub(crate) fn accept(&self) -> Result<(), Trouble> {
+        match guarded(|| self.begun.get(names::BATCH))? {
+            Some(begun) => guarded(|| self.ended.insert(names::BATCH, begun)).map(drop),
+            None => guarded(|| self.ended.remove(names::BATCH)).map(drop),
+        }
     }
 
     /// The tree that values of this kind are in.

@@ -35,8 +35,9 @@
 //! and syncs its files, once for all of them, and answers. So callers of distinct keys share the disk's time; callers
 //! who change one value take turns, one of them a batch, and the others' effects run again.
 //!
-//! If the disk fails while a batch is being written, some of it may be seen later and some not. The store then says so
-//! in its small file, and the folder is not opened again before somebody has looked at it: the error says how.
+//! If the disk fails while the engine writes a batch, some of it may be there and some not, since the engine writes tree
+//! after tree. The batch's number is written before and after all others, so that this is noticed: the folder is not
+//! opened again before somebody has looked at it, and the error says how.
 //!
 //! # Durability
 //! The engine's `flush` is no more than `sync_file_range`, which empties no cache of the disk. The store syncs the

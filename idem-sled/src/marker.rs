@@ -16,8 +16,6 @@ pub(crate) const FORMAT: i64 = 1;
 
 const NAME: &str = "idem";
 const TITLE: &str = "idem-sled";
-/// In the place of the number of batches.
-const TORN: &str = "torn";
 
 /// The open marker, and the lock on the folder as long as it is.
 pub(crate) struct Marker(File);
@@ -65,19 +63,7 @@ impl Marker {
             Some(found) if found > FORMAT => return Err(newer(folder, found)),
             _ => return Err(bad()),
         }
-        match fields.next() {
-            Some(TORN) => Err(torn(folder)),
-            batches => batches.and_then(|batches| batches.parse().ok()).map(Some).ok_or_else(bad),
-        }
-    }
-
-    /// Says, durably, that a batch after the last marked ones was cut short.
-    ///
-    /// It takes no more room than the file has, since a full disk may be the reason.
-    pub(crate) fn set_torn(&mut self) -> io::Result<()> {
-        self.0.seek(SeekFrom::Start(0))?;
-        self.0.write_all(format!("{TITLE} {FORMAT} {TORN:>20}\n").as_bytes())?;
-        self.0.sync_all()
+        fields.next().and_then(|batches| batches.parse().ok()).map(Some).ok_or_else(bad)
     }
 
     /// Says, durably, how many batches there must be from now on.
@@ -89,39 +75,8 @@ impl Marker {
     }
 }
 
-/// A commit was cut short when the disk failed.
-fn torn(folder: &Path) -> Error {
-    let problem = format!(
-        "the disk failed in the middle of a commit, so that some of it may be there and some not: restore the \
-         folder; or, to go on with what there is, remove its file `{NAME}`: keys whose callers were told that it is \
-         unknown may then have a receipt without its effect"
-    );
-    Error::nothing_done(ErrorKind::CannotOpen { location: folder.display().to_string(), problem })
-}
-
 /// What is in the folder is of a later version than this library knows.
 pub(crate) fn newer(folder: &Path, found: i64) -> Error {
     let location = folder.display().to_string();
     Error::nothing_done(ErrorKind::SchemaNewer { location, found, supported: FORMAT })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    #[test]
-    fn a_torn_batch_is_told_at_the_next_opening_and_takes_no_room() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join(NAME);
-        let mut marker = Marker::lock(folder.path()).unwrap().unwrap();
-        marker.set_batches(7).unwrap();
-        assert_eq!(marker.batches(folder.path()).unwrap(), Some(7));
-        let length = fs::metadata(&file).unwrap().len();
-        marker.set_torn().unwrap();
-        assert_eq!(fs::metadata(&file).unwrap().len(), length);
-        let error = marker.batches(folder.path()).unwrap_err();
-        let ErrorKind::CannotOpen { problem, .. } = error.kind() else { panic!("{error:?}") };
-        assert!(problem.contains("in the middle of a commit"), "{problem}");
-    }
 }

@@ -14,6 +14,11 @@ pub(crate) const EXPIRY: &str = "idem.expiry";
 /// What the store knows of itself.
 pub(crate) const META: &str = "idem.meta";
 
+/// Which batch was begun to be written last, in the tree that the engine writes first.
+pub(crate) const BEGUN: &str = "idem.begun";
+/// Which batch was written to its end last, in the tree that the engine writes last.
+pub(crate) const ENDED: &str = "idem.ended";
+
 /// In [`META`]: the version of all of this.
 pub(crate) const VERSION: &[u8] = b"version";
 /// In [`META`]: the last fencing token.

@@ -49,6 +49,7 @@ pub(crate) fn open(options: &SledBuilder, folder: &Path) -> Result<Opened, Error
         .map_err(|error| cannot_open(folder, "its files cannot be opened", error))?;
     let mut prepare = || -> Result<(), Trouble> {
         if marked.is_none() {
+            database.accept()?;
             let version = FORMAT.cast_unsigned().to_be_bytes();
             guarded(|| database.meta.insert(names::VERSION, &version))?;
         }
@@ -146,6 +147,12 @@ fn check_content(folder: &Path, database: &Database, marked: Option<u64>) -> Res
         Some(found) if found > FORMAT => return Err(marker::newer(folder, found)),
         None if marked.is_none() => {}
         _ => return Err(lost(folder, "what the store keeps of itself is gone".to_string())),
+    }
+    if marked.is_some() && database.is_torn()? {
+        let problem = "the disk failed in the middle of a commit, of which some is there and some not: restore the whole \
+                       folder, or remove its file `idem` to go on with what there is. Keys whose callers were told that \
+                       it is unknown may then have a receipt without its effect, or an effect without its receipt";
+        return Err(cannot_open_for(folder, problem.to_string()));
     }
     let batches = database.number(names::BATCH)?.unwrap_or(0);
     match marked {

@@ -79,7 +79,7 @@ impl Due {
     /// verdict for each, [`Verdict::Written`] if its record went. One that is damaged stays; if the engine fails to
     /// read one, all stay.
     pub(crate) fn apply(&self, database: &Database, number: u64) -> Applied {
-        commit::transact(&commit::own(database), |views, faults| {
+        commit::transact(database, &commit::own(database), number, |views, faults| {
             let removed = self.expiries.iter().map(|due| remove(views, due, faults));
             let verdicts: Verdicts = removed.collect();
             if verdicts.iter().any(Result::is_err) {

@@ -493,3 +493,22 @@ async fn names_of_every_kind_are_told_apart() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_batch_that_was_written_in_part_is_refused_until_somebody_accepts_it() {
+    let folder = TempDir::new().unwrap();
+    let idem = opened(folder.path()).await.unwrap();
+    assert_eq!(idem.execute(&request("a"), nothing).await.unwrap(), Outcome::Created(()));
+    // As the engine leaves it if it fails before the last tree of a batch.
+    let db = idem.store().db().unwrap();
+    db.open_tree("idem.begun").unwrap().insert("batch", &2_u64.to_be_bytes()).unwrap();
+    drop(db);
+    idem.close().await.unwrap();
+    let refused = problem(opened(folder.path()).await);
+    assert!(refused.contains("in the middle of a commit"), "{refused}");
+    fs::remove_file(folder.path().join("idem")).unwrap();
+    let idem = opened(folder.path()).await.unwrap();
+    assert_eq!(idem.execute(&request("a"), nothing).await.unwrap(), Outcome::Replayed(()));
+    idem.close().await.unwrap();
+    opened(folder.path()).await.unwrap();
+}
