@@ -8,5 +8,6 @@ mod steps;
 mod suite;
 
 pub use fixture::{Dynamic, Fixture, HostileEffect};
+pub use steps::as_holder;
 #[doc(hidden)]
 pub use tokio;

@@ -44,7 +44,7 @@ pub(crate) async fn claim<S: Store>(idem: &Idem<S>, request: &Request) -> Commit
 }
 
 /// Asks for `change` as the holder of `claim` does: by its token, until the lease ends.
-pub(crate) async fn as_holder<S: Store>(
+pub async fn as_holder<S: Store>(
     idem: &Idem<S>,
     key: &Key,
     claim: &Record,

@@ -16,15 +16,13 @@
 use bytes::Bytes;
 use uuid::Uuid;
 
-use crate::{
-    Change, Error, ErrorKind, Fingerprint, Record, Retention, Span, State, Timestamp, Token,
-};
+use crate::{Error, ErrorKind, Fingerprint, Record, State, Timestamp, Token};
 
 /// The version of the form that this library writes.
-const VERSION: i64 = 1;
+pub(crate) const VERSION: i64 = 1;
 
-const COMPLETED: &str = "completed";
-const CLAIMED: &str = "claimed";
+pub(crate) const COMPLETED: &str = "completed";
+pub(crate) const CLAIMED: &str = "claimed";
 
 impl Record {
     /// The record as bytes.
@@ -75,13 +73,13 @@ impl Record {
 }
 
 /// What follows the stamp.
-struct Rest<'r> {
-    line: String,
-    result: &'r [u8],
+pub(crate) struct Rest<'r> {
+    pub(crate) line: String,
+    pub(crate) result: &'r [u8],
 }
 
 impl<'r> Rest<'r> {
-    fn of(record: &'r Record) -> Self {
+    pub(crate) fn of(record: &'r Record) -> Self {
         let state = match record.state {
             State::Completed { .. } => COMPLETED,
             State::Claimed { .. } => CLAIMED,
@@ -89,12 +87,17 @@ impl<'r> Rest<'r> {
         Self::new(state, record.attempt, record.fingerprint, record.result())
     }
 
-    fn new(state: &str, attempt: Uuid, fingerprint: Option<Fingerprint>, result: &'r [u8]) -> Self {
+    pub(crate) fn new(
+        state: &str,
+        attempt: Uuid,
+        fingerprint: Option<Fingerprint>,
+        result: &'r [u8],
+    ) -> Self {
         let fingerprint = fingerprint.map_or("-".to_string(), |given| hex(&given.to_bytes()));
         Self { line: format!("{state} {} {fingerprint}\n", attempt.simple()), result }
     }
 
-    fn checksum(&self) -> u32 {
+    pub(crate) fn checksum(&self) -> u32 {
         let mut crc = crc32fast::Hasher::new();
         crc.update(self.line.as_bytes());
         crc.update(self.result);
@@ -102,7 +105,8 @@ impl<'r> Rest<'r> {
     }
 }
 
-fn checksum(rest: u32, stamp: &str) -> u32 {
+/// What the checksum of the rest becomes over the bytes of the stamp.
+pub(crate) fn checksum(rest: u32, stamp: &str) -> u32 {
     stamp.bytes().fold(rest, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()))
 }
 
@@ -166,184 +170,6 @@ fn parse_fields(head: &str, result: Bytes) -> Option<Record> {
 fn unhex(digits: &str) -> Option<Vec<u8>> {
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     digits.as_bytes().chunks(2).map(byte).collect()
-}
-
-/// A record that a server stamps when it commits, for a store that changes a record without reading the time
-/// or the last token first.
-///
-/// The bytes of the record are `{version} {checksum} {created_at} {ends_at} {keep_until} {token} {rest}`, with
-/// `-` for what is absent, and the checksum in eight hexadecimal digits: they are the [`Record::to_bytes`] of
-/// what [`Change::stamp`] makes at the server's time and with its token.
-#[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Draft {
-    /// The version of the form.
-    pub version: i64,
-    /// When the run or the claim starts.
-    pub created_at: Moment,
-    /// When the receipt expires, or the lease ends.
-    pub ends_at: Moment,
-    /// Until when the record of an ended lease is kept.
-    pub keep_until: Moment,
-    /// The token of a lease.
-    pub token: DraftToken,
-    /// What follows the stamp.
-    pub rest: Bytes,
-    /// What the checksum is before it goes on over the bytes of the stamp, `{created_at} {ends_at}
-    /// {keep_until} {token}`: for each, `checksum * 31 + byte` modulo 2^32.
-    pub checksum: u32,
-}
-
-// A result may be a secret: not in a log.
-impl std::fmt::Debug for Draft {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Draft")
-            .field("created_at", &self.created_at)
-            .field("ends_at", &self.ends_at)
-            .field("keep_until", &self.keep_until)
-            .field("token", &self.token)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A time of a [`Draft`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
-    /// Never.
-    Never,
-    /// That instant.
-    At(Timestamp),
-    /// The instant of the commit.
-    Now,
-    /// So long after the instant of the commit.
-    In(Span),
-}
-
-/// The token of a [`Draft`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DraftToken {
-    /// The record is no lease.
-    None,
-    /// The lease keeps its token.
-    Kept(Token),
-    /// The lease gets the next one.
-    Next,
-}
-
-impl Moment {
-    /// The instant that this is if the commit is at `now`; none for never, and for what overflows.
-    fn at(self, now: Timestamp) -> Option<Timestamp> {
-        match self {
-            Self::Never => None,
-            Self::At(time) => Some(time),
-            Self::Now => Some(now),
-            Self::In(span) => now.after(span),
-        }
-    }
-}
-
-impl Draft {
-    /// The bytes of the record, if nothing is left to stamp.
-    #[must_use]
-    pub fn to_bytes(&self) -> Option<Vec<u8>> {
-        let time = |moment| match moment {
-            Moment::Never => Some("-".to_string()),
-            Moment::At(time) => Some(time.as_millis().to_string()),
-            Moment::Now | Moment::In(_) => None,
-        };
-        let token = match self.token {
-            DraftToken::None => "-".to_string(),
-            DraftToken::Kept(token) => token.to_string(),
-            DraftToken::Next => return None,
-        };
-        let (created_at, ends_at) = (time(self.created_at)?, time(self.ends_at)?);
-        let stamp = format!("{created_at} {ends_at} {} {token}", time(self.keep_until)?);
-        let head = format!("{} {:08x} {stamp} ", self.version, checksum(self.checksum, &stamp));
-        Some([head.as_bytes(), &self.rest].concat())
-    }
-
-    /// When the record may be purged if it is committed at `now`; none for never.
-    #[must_use]
-    pub fn purge_at(&self, now: Timestamp) -> Option<Timestamp> {
-        match self.token {
-            DraftToken::None => self.ends_at.at(now),
-            DraftToken::Kept(_) | DraftToken::Next => {
-                self.keep_until.at(now).max(self.keep_until.at(now).and(self.ends_at.at(now)))
-            }
-        }
-    }
-}
-
-impl Change {
-    /// As [`Change::draft`], with its times as of `now`: only a token is left to the server.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidDuration`] if an end is beyond what a timestamp can hold.
-    pub fn draft_at(
-        &self,
-        before: Option<&Record>,
-        now: Timestamp,
-    ) -> Result<Option<Draft>, Error> {
-        // Refuses what cannot be stamped.
-        self.clone().stamp(before, now, || Ok(Token::MAX))?;
-        let at = |moment: Moment| moment.at(now).map_or(Moment::Never, Moment::At);
-        Ok(self.draft(before).map(|draft| Draft {
-            created_at: at(draft.created_at),
-            ends_at: at(draft.ends_at),
-            keep_until: at(draft.keep_until),
-            ..draft
-        }))
-    }
-
-    /// The record after this change, for a server to stamp; none if there is none.
-    #[must_use]
-    pub fn draft(&self, before: Option<&Record>) -> Option<Draft> {
-        let retained = |retention: &Retention| match *retention {
-            Retention::For(span) => Moment::In(span),
-            Retention::Forever => Moment::Never,
-        };
-        let draft = |[created_at, ends_at, keep_until]: [Moment; 3], token, rest: Rest<'_>| {
-            let checksum = rest.checksum();
-            let rest = [rest.line.as_bytes(), rest.result].concat().into();
-            let version = VERSION;
-            Draft { version, created_at, ends_at, keep_until, token, rest, checksum }
-        };
-        match self {
-            Self::Remove => None,
-            Self::Keep => before.map(|record| kept(record, draft)),
-            Self::Extend { lease } => before.map(|record| {
-                let mut draft = kept(record, draft);
-                if matches!(record.state, State::Claimed { .. }) {
-                    draft.ends_at = Moment::In(*lease);
-                }
-                draft
-            }),
-            Self::Claim { fingerprint, attempt, lease, retention } => {
-                let times = [Moment::Now, Moment::In(*lease), retained(retention)];
-                let rest = Rest::new(CLAIMED, *attempt, *fingerprint, &[]);
-                Some(draft(times, DraftToken::Next, rest))
-            }
-            Self::Complete { fingerprint, attempt, result, retention } => {
-                let times = [Moment::Now, retained(retention), Moment::Never];
-                let rest = Rest::new(COMPLETED, *attempt, *fingerprint, result);
-                Some(draft(times, DraftToken::None, rest))
-            }
-        }
-    }
-}
-
-fn kept(record: &Record, draft: impl FnOnce([Moment; 3], DraftToken, Rest<'_>) -> Draft) -> Draft {
-    let at = |time: Option<Timestamp>| time.map_or(Moment::Never, Moment::At);
-    let created_at = Moment::At(record.created_at);
-    let (times, token) = match record.state {
-        State::Claimed { token, until, keep_until } => {
-            ([created_at, Moment::At(until), at(keep_until)], DraftToken::Kept(token))
-        }
-        State::Completed { expires_at, .. } => {
-            ([created_at, at(expires_at), Moment::Never], DraftToken::None)
-        }
-    };
-    draft(times, token, Rest::of(record))
 }
 
 #[cfg(test)]
@@ -484,71 +310,6 @@ mod tests {
             let other = text.replace(from, to);
             assert_ne!(other, text, "{from}");
             assert!(is_damaged(other.into_bytes()), "{to}");
-        }
-    }
-
-    /// Stamps a draft as a server would.
-    fn stamped(draft: &Draft, now: i64, next: u64) -> Vec<u8> {
-        let time = |moment| match moment {
-            Moment::Never => "-".to_string(),
-            Moment::At(time) => time.as_millis().to_string(),
-            Moment::Now => now.to_string(),
-            Moment::In(span) => (now + span.as_millis()).to_string(),
-        };
-        let token = match draft.token {
-            DraftToken::None => "-".to_string(),
-            DraftToken::Kept(token) => token.to_string(),
-            DraftToken::Next => next.to_string(),
-        };
-        let times = [draft.created_at, draft.ends_at, draft.keep_until].map(time).join(" ");
-        let stamp = format!("{times} {token}");
-        let head = format!("{} {:08x} {stamp} ", draft.version, checksum(draft.checksum, &stamp));
-        [head.as_bytes(), &draft.rest].concat()
-    }
-
-    #[test]
-    fn a_stamped_draft_is_the_stamped_change() {
-        let span = |millis| Span::new("lease", std::time::Duration::from_millis(millis)).unwrap();
-        let (fingerprint, attempt) = (Some(Fingerprint::of_bytes("p")), Uuid::from_u128(3));
-        let claim = |retention| Change::Claim { fingerprint, attempt, lease: span(10), retention };
-        let complete = |retention| {
-            let result = Bytes::from_static(b"\x00\n\xff");
-            Change::Complete { fingerprint, attempt, result, retention }
-        };
-        let changes = [
-            Change::Keep,
-            Change::Remove,
-            claim(Retention::For(span(70))),
-            claim(Retention::Forever),
-            Change::Extend { lease: span(500) },
-            complete(Retention::For(span(1))),
-            complete(Retention::Forever),
-        ];
-        let until = at(9);
-        let befores = [
-            None,
-            Some(record(None, completed(b"old", Some(5)))),
-            Some(record(fingerprint, State::Claimed { token: token(4), until, keep_until: None })),
-        ];
-        for (change, before) in
-            changes.iter().flat_map(|change| befores.iter().map(move |before| (change, before)))
-        {
-            let after = change.clone().stamp(before.as_ref(), at(7), || Ok(token(5))).unwrap();
-            let drafts =
-                [change.draft(before.as_ref()), change.draft_at(before.as_ref(), at(7)).unwrap()];
-            // What is stamped already does not go by the server's time.
-            for (draft, now) in drafts.into_iter().zip([7, 8]) {
-                let purge_at = draft.as_ref().and_then(|draft| draft.purge_at(at(now)));
-                assert_eq!(purge_at, after.as_ref().and_then(Record::purge_at), "{change:?}");
-                let ready = draft.as_ref().and_then(Draft::to_bytes);
-                let needs_token = matches!(change, Change::Claim { .. });
-                let must_be_ready = now == 8 && !needs_token && after.is_some();
-                assert!(ready.is_some() || !must_be_ready, "{change:?} on {before:?}");
-                let bytes = draft.map(|draft| stamped(&draft, now, 5));
-                assert!(ready.is_none() || ready == bytes, "{change:?} on {before:?}");
-                let expected = after.as_ref().map(Record::to_bytes);
-                assert_eq!(bytes, expected, "{change:?} on {before:?}");
-            }
         }
     }
 }

@@ -12,6 +12,7 @@
 
 mod codec;
 mod decision;
+mod draft;
 mod erased;
 mod error;
 mod fingerprint;
@@ -38,8 +39,8 @@ pub mod runtime;
 pub mod testing;
 
 pub use crate::{
-    codec::{Draft, DraftToken, Moment},
     decision::{Verdict, holds, is_live, judge},
+    draft::{Draft, DraftToken, Moment},
     erased::{DynStore, erase},
     error::{BoxError, Certainty, EffectError, Error, ErrorKind, Field},
     fingerprint::{Fingerprint, FingerprintError},

@@ -1,5 +1,7 @@
 //! The faulty network: each fault does what it says, and is counted.
 
+mod common;
+
 use std::{
     io::{self, Read, Write},
     net::TcpStream,
@@ -7,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use common::eventually;
 use idem_redis::testing::{Mode, Proxy, Server};
 use redis::{Connection, RedisResult};
 
@@ -23,14 +26,6 @@ fn set(connection: &mut Connection, value: &str) -> RedisResult<()> {
 
 fn found(server: &Server) -> Option<String> {
     server.query(&["GET", "name"]).expect("a reply")
-}
-
-fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !condition() {
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 #[test]
@@ -171,9 +166,10 @@ fn delayed_messages_travel_at_the_same_time() {
     let mut stream = TcpStream::connect(proxy.address()).unwrap();
     stream.set_nodelay(true).unwrap();
     let start = Instant::now();
-    for _ in 0..20 {
+    for sent in 1..=20 {
         stream.write_all(b"PING\r\n").unwrap();
-        thread::sleep(Duration::from_millis(5));
+        // A message of its own.
+        eventually("the proxy to have it", || proxy.counts().delayed >= sent);
     }
     let mut replies = [0; 20 * b"+PONG\r\n".len()];
     stream.read_exact(&mut replies).unwrap();

@@ -1,5 +1,7 @@
 //! The servers that tests start: they run, they obey, and nothing of them stays behind.
 
+mod common;
+
 use std::{
     io::{self, BufRead, BufReader},
     net::{SocketAddr, TcpStream},
@@ -7,9 +9,10 @@ use std::{
     process::{Command, Stdio},
     sync::Arc,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use common::eventually;
 use idem_redis::testing::Server;
 
 /// Whether a server listens there.
@@ -20,14 +23,6 @@ fn is_alive(address: SocketAddr) -> bool {
             assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
             false
         }
-    }
-}
-
-fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !condition() {
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -171,7 +166,9 @@ fn program_to_be_killed() {
     }
     let server = Server::start().unwrap();
     println!("\nSERVER {} {}", server.address(), server.folder().display());
-    thread::sleep(Duration::from_secs(60));
+    // It is killed before the other end is closed; and if the test dies first, this ends too.
+    let read = io::stdin().read_line(&mut String::new()).unwrap();
+    panic!("it must be killed before {read} bytes come");
 }
 
 #[test]
@@ -179,6 +176,7 @@ fn killing_the_program_ends_its_servers() {
     let mut program = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "program_to_be_killed", "--nocapture"])
         .env("IDEM_TO_BE_KILLED", "yes")
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use idem_core::{
     Change, Committed, EffectError, Error, Fingerprint, Idem, Key, Outcome, Record, Request, Space,
-    Span, State, Step, Store, Timestamp, Token, Transaction, Verdict, holds, judge,
+    Span, State, Step, Store, Timestamp, Token, Transaction, Verdict, judge,
 };
 use idem_redis::{
     RedisBuilder, RedisStore, RedisTransaction,
@@ -14,6 +14,7 @@ use idem_redis::{
 use uuid::Uuid;
 
 pub(crate) use idem_conformance::{
+    as_holder,
     callers::{joined, together, within},
     setup::{Runs, add, count_in, key, request},
 };
@@ -177,41 +178,6 @@ pub(crate) async fn on_claim(
 ) -> Result<Committed, Error> {
     let ask = Ask { wanted: None, expected: Some(claim.clone()), change };
     transact(idem, &key(name), ask).await
-}
-
-/// What the holder of a lease asks for: it goes by its token, and by the lease's end.
-struct Holder {
-    claim: Record,
-    change: Change,
-}
-
-impl<Tx: ?Sized> Step<Tx> for Holder {
-    fn proceeds(&self, record: Option<&Record>, now: Timestamp) -> bool {
-        holds(record, token(Some(&self.claim)), now)
-    }
-
-    fn effectless(&self) -> bool {
-        true
-    }
-
-    fn expected(&self) -> Option<&Record> {
-        Some(&self.claim)
-    }
-
-    fn run(&mut self, _: &mut Tx, _: Option<&Record>, _: Timestamp) -> Result<Change, Error> {
-        Ok(self.change.clone())
-    }
-}
-
-/// As [`on_claim`], as a holder does it.
-pub(crate) async fn as_holder(
-    idem: &Front,
-    key: &Key,
-    claim: &Record,
-    change: Change,
-) -> Committed {
-    let step = Holder { claim: claim.clone(), change };
-    idem.store().transact(key, Box::new(step)).await.unwrap()
 }
 
 /// The change that completes a claim with `result`.
