@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, fmt, time::Duration};
 
-use crate::{FingerprintError, Timestamp};
+use crate::{FingerprintError, Timestamp, Token};
 
 /// Any error, as a source.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
@@ -30,8 +30,9 @@ pub type Field = &'static str;
 /// | kinds | who is to act | of an HTTP service |
 /// | --- | --- | --- |
 /// | `InvalidKey`, `InvalidDuration`, `InvalidFingerprint` | whoever sent the request | 400 |
-/// | `Effect`, `Handler`, `Panicked` | whoever wrote the effect: its own error is the source | yours to say |
+/// | `Effect`, `Work`, `Panicked` | whoever wrote the effect: its own error is the source | yours to say |
 /// | `InProgress` | whoever asks: again, later | 409 or 425 |
+/// | `LeaseLost` | whoever held the lease: the key is another's now, or free | 409 or 500 |
 /// | `Busy`, `Contended`, `Unreachable`, `ReadOnly` | nobody: ask again | 503 |
 /// | `Full`, `Denied`, `Closed`, `CannotOpen`, `SchemaNewer`, `Damaged`, `Store` | the operator | 500 or 503 |
 /// | the others | whoever wrote the program | 500 |
@@ -67,8 +68,9 @@ pub enum ErrorKind {
     },
     /// The effect returned an error; see [`Error::effect_error`].
     Effect,
-    /// A consumer's handler whose effect lies outside the store failed; the event is not marked.
-    Handler,
+    /// Work outside the store failed: a consumer's handler, or what was run with a lease. Nothing is recorded
+    /// as done; see [`Error::effect_error`].
+    Work,
     /// The effect panicked, with this message.
     Panicked(String),
     /// The effect's result is longer than the limit.
@@ -94,6 +96,11 @@ pub enum ErrorKind {
     InProgress {
         /// When the lease ends, unless it is renewed.
         until: Timestamp,
+    },
+    /// The lease is not held any more: it ended, was taken over, completed or released.
+    LeaseLost {
+        /// The token of the lease.
+        token: Token,
     },
     /// The store was busy for the whole time that it may wait.
     Busy {
@@ -229,11 +236,11 @@ impl Error {
         self.0.certainty
     }
 
-    /// The error that the effect returned, if this is that and it was an `E`.
+    /// The error that the effect, or the work outside the store, returned, if this is that and it was an `E`.
     #[must_use]
     pub fn effect_error<E: StdError + 'static>(&self) -> Option<&E> {
         match (&self.0.kind, &self.0.source) {
-            (ErrorKind::Effect, Some(source)) => source.downcast_ref(),
+            (ErrorKind::Effect | ErrorKind::Work, Some(source)) => source.downcast_ref(),
             _ => None,
         }
     }
@@ -243,7 +250,7 @@ impl Error {
     /// # Errors
     /// The error itself, if it is no effect's error or not an `E`.
     pub fn into_effect_error<E: StdError + 'static>(mut self) -> Result<E, Self> {
-        if !matches!(self.0.kind, ErrorKind::Effect) {
+        if !matches!(self.0.kind, ErrorKind::Effect | ErrorKind::Work) {
             return Err(self);
         }
         match self.0.source.take().map(|source| source.downcast::<E>()) {
@@ -266,8 +273,8 @@ impl fmt::Display for Error {
             ErrorKind::InvalidFingerprint(error) => write!(f, "no fingerprint: {error}"),
             ErrorKind::InvalidSetting { field, problem } => write!(f, "invalid {field}: {problem}"),
             ErrorKind::Effect => f.write_str("the effect failed and was rolled back"),
-            ErrorKind::Handler => {
-                f.write_str("the handler failed: the event is not marked and may come again")
+            ErrorKind::Work => {
+                f.write_str("the work failed: nothing is recorded as done, and it may be asked for again")
             }
             ErrorKind::Panicked(message) => {
                 write!(f, "the effect panicked and was rolled back: {message}")
@@ -297,6 +304,11 @@ impl fmt::Display for Error {
             ErrorKind::InProgress { until } => {
                 write!(f, "the key is held by a live lease until {until}: ask again then")
             }
+            ErrorKind::LeaseLost { token } => write!(
+                f,
+                "the lease with the token {token} is not held any more, and nothing was changed: claim the key \
+                 again to see what became of it"
+            ),
             ErrorKind::Busy { waited } if waited.is_zero() => {
                 f.write_str("another writer was in the way: try again")
             }

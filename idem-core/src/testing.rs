@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -19,9 +20,23 @@ pub struct MemoryQueue<M>(Mutex<Inner<M>>);
 
 #[derive(Debug)]
 struct Inner<M> {
-    ready: VecDeque<(String, M)>,
-    in_flight: BTreeMap<u64, (String, M)>,
+    ready: VecDeque<Message<M>>,
+    in_flight: BTreeMap<u64, Message<M>>,
+    set_aside: Vec<(String, M, String)>,
     next_tag: u64,
+}
+
+#[derive(Debug)]
+struct Message<M> {
+    event_id: String,
+    body: M,
+    attempt: u32,
+}
+
+impl<M> Inner<M> {
+    fn take(&mut self, tag: u64) -> Result<Message<M>, NotInFlight> {
+        self.in_flight.remove(&tag).ok_or(NotInFlight(tag))
+    }
 }
 
 /// The delivery is not in flight: it was acked, given back, or taken back.
@@ -38,8 +53,8 @@ impl std::error::Error for NotInFlight {}
 
 impl<M> Default for MemoryQueue<M> {
     fn default() -> Self {
-        let (ready, in_flight) = (VecDeque::new(), BTreeMap::new());
-        Self(Mutex::new(Inner { ready, in_flight, next_tag: 0 }))
+        let (ready, in_flight, set_aside) = (VecDeque::new(), BTreeMap::new(), Vec::new());
+        Self(Mutex::new(Inner { ready, in_flight, set_aside, next_tag: 0 }))
     }
 }
 
@@ -52,7 +67,8 @@ impl<M> MemoryQueue<M> {
 
     /// Adds a message at the end.
     pub fn send(&self, event_id: impl fmt::Display, message: M) {
-        self.lock().ready.push_back((event_id.to_string(), message));
+        let message = Message { event_id: event_id.to_string(), body: message, attempt: 0 };
+        self.lock().ready.push_back(message);
     }
 
     /// Takes back all that is in flight, as a queue does when its consumer is gone.
@@ -74,6 +90,15 @@ impl<M> MemoryQueue<M> {
         self.lock().in_flight.len()
     }
 
+    /// The messages that were set aside: event id, message, reason.
+    #[must_use]
+    pub fn dead_letters(&self) -> Vec<(String, M, String)>
+    where
+        M: Clone,
+    {
+        self.lock().set_aside.clone()
+    }
+
     /// Whether no message is ready and none in flight.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -92,25 +117,51 @@ impl<M: Clone + Send + 'static> Queue for MemoryQueue<M> {
     type Message = M;
     type Tag = u64;
 
-    async fn receive(&self) -> Result<Option<Delivery<M, u64>>, BoxError> {
+    async fn receive(&self, max: usize) -> Result<Vec<Delivery<M, u64>>, BoxError> {
         let mut inner = self.lock();
-        let Some((event_id, message)) = inner.ready.pop_front() else { return Ok(None) };
-        inner.next_tag += 1;
-        let tag = inner.next_tag;
-        inner.in_flight.insert(tag, (event_id.clone(), message.clone()));
-        Ok(Some(Delivery { event_id, message, tag }))
+        let mut deliveries = Vec::new();
+        while deliveries.len() < max {
+            let Some(mut message) = inner.ready.pop_front() else { break };
+            message.attempt += 1;
+            inner.next_tag += 1;
+            let tag = inner.next_tag;
+            let delivery = Delivery::new(&message.event_id, message.body.clone(), tag);
+            deliveries.push(delivery.attempt(message.attempt));
+            inner.in_flight.insert(tag, message);
+        }
+        Ok(deliveries)
     }
 
     async fn ack(&self, tag: &u64) -> Result<(), BoxError> {
-        self.lock().in_flight.remove(tag).ok_or(NotInFlight(*tag))?;
+        self.lock().take(*tag)?;
         Ok(())
     }
 
     async fn nack(&self, tag: &u64, _: &crate::Error) -> Result<(), BoxError> {
         let mut inner = self.lock();
-        let message = inner.in_flight.remove(tag).ok_or(NotInFlight(*tag))?;
+        let message = inner.take(*tag)?;
         inner.ready.push_back(message);
         Ok(())
+    }
+
+    async fn set_aside(&self, tag: &u64, reason: &crate::Error) -> Result<(), BoxError> {
+        let mut inner = self.lock();
+        let message = inner.take(*tag)?;
+        inner.set_aside.push((message.event_id, message.body, reason.to_string()));
+        Ok(())
+    }
+
+    async fn extend(&self, tag: &u64) -> Result<(), BoxError> {
+        self.lock().in_flight.contains_key(tag).then_some(()).ok_or(NotInFlight(*tag))?;
+        Ok(())
+    }
+
+    fn visibility(&self) -> Option<Duration> {
+        None
+    }
+
+    fn horizon(&self) -> Option<Duration> {
+        None
     }
 }
 
@@ -123,19 +174,19 @@ mod tests {
     async fn a_delivery_is_settled_once_and_a_late_ack_settles_nothing() {
         let queue = MemoryQueue::new();
         queue.send(1, "a");
-        let first = queue.receive().await.unwrap().unwrap();
+        let first = queue.receive(1).await.unwrap().pop().unwrap();
         assert_eq!((queue.ready(), queue.in_flight()), (0, 1));
         queue.take_back();
-        let second = queue.receive().await.unwrap().unwrap();
+        let second = queue.receive(1).await.unwrap().pop().unwrap();
         assert_eq!((second.event_id.as_str(), second.message), ("1", "a"));
         let late = queue.ack(&first.tag).await.unwrap_err();
         assert_eq!(late.downcast_ref(), Some(&NotInFlight(first.tag)));
         assert_eq!(queue.in_flight(), 1);
         queue.nack(&second.tag, &Error::nothing_done(ErrorKind::Full)).await.unwrap();
         assert_eq!((queue.ready(), queue.in_flight()), (1, 0));
-        let third = queue.receive().await.unwrap().unwrap();
+        let third = queue.receive(1).await.unwrap().pop().unwrap();
         queue.ack(&third.tag).await.unwrap();
         assert!(queue.is_empty());
-        assert_eq!(queue.receive().await.unwrap(), None);
+        assert_eq!(queue.receive(1).await.unwrap(), []);
     }
 }

@@ -67,7 +67,7 @@ async fn a_handlers_conversions_and_destructors_are_its_own_failure() {
     for handled in [unspeakable.unwrap().handle("1", ()).await, bomb.unwrap().handle("1", ()).await]
     {
         let error = handled.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Handler), "{error:?}");
+        assert!(matches!(error.kind(), ErrorKind::Work), "{error:?}");
     }
     assert!(!idem.is_processed("billing", "1").await.unwrap());
 }

@@ -179,7 +179,7 @@ pub async fn a_failure_is_not_marked_and_a_success_is<F: Fixture>() {
         let setup = Setup::<F>::new().await;
         let till = &Till::both(&setup.idem)[mode];
         let error = till.handler.handle("e", BROKEN).await.unwrap_err();
-        let is_handlers = matches!(error.kind(), ErrorKind::Handler);
+        let is_handlers = matches!(error.kind(), ErrorKind::Work);
         let is_effects = matches!(error.kind(), ErrorKind::Effect);
         let is_outside = till.outside.is_some();
         assert_eq!((is_handlers, is_effects), (is_outside, !is_outside), "{error:?}");
@@ -276,8 +276,8 @@ impl Queue for LosesAnAck {
     type Message = Payment;
     type Tag = u64;
 
-    async fn receive(&self) -> Result<Option<Delivery<Payment, u64>>, BoxError> {
-        self.queue.receive().await
+    async fn receive(&self, max: usize) -> Result<Vec<Delivery<Payment, u64>>, BoxError> {
+        self.queue.receive(max).await
     }
 
     async fn ack(&self, tag: &u64) -> Result<(), BoxError> {
@@ -289,6 +289,22 @@ impl Queue for LosesAnAck {
 
     async fn nack(&self, tag: &u64, reason: &Error) -> Result<(), BoxError> {
         self.queue.nack(tag, reason).await
+    }
+
+    async fn set_aside(&self, tag: &u64, reason: &Error) -> Result<(), BoxError> {
+        self.queue.set_aside(tag, reason).await
+    }
+
+    async fn extend(&self, tag: &u64) -> Result<(), BoxError> {
+        self.queue.extend(tag).await
+    }
+
+    fn visibility(&self) -> Option<Duration> {
+        self.queue.visibility()
+    }
+
+    fn horizon(&self) -> Option<Duration> {
+        self.queue.horizon()
     }
 }
 

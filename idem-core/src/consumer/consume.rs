@@ -50,7 +50,7 @@ where
     M: Send + 'static,
 {
     let mut consumed = Consumed::default();
-    while let Some(delivery) = queue.receive().await? {
+    while let Some(delivery) = queue.receive(1).await?.pop() {
         match handler.handle(&delivery.event_id, delivery.message).await {
             Ok(handled) => {
                 queue.ack(&delivery.tag).await?;

@@ -114,7 +114,7 @@ impl<S: Store + 'static, M: Send + 'static> Handler<S, M> {
     /// [`ErrorKind::InvalidDuration`] for a bad retention, [`ErrorKind::InProgress`] if a live lease holds
     /// the event, and the store's own when it is asked.
     ///
-    /// If the handler failed: [`ErrorKind::Handler`] if its effect is outside the store,
+    /// If the handler failed: [`ErrorKind::Work`] if its effect is outside the store,
     /// [`ErrorKind::Effect`] or [`ErrorKind::Panicked`] if it is atomic. The event is not marked and may come
     /// again.
     ///
@@ -158,7 +158,7 @@ impl<S: Store + 'static, M: Send + 'static> Handler<S, M> {
         }
         // A mark that cannot be made must stop the handler before it runs.
         retention.expires_at(looked.now)?;
-        let failed = |error: BoxError| Error::nothing_done(ErrorKind::Handler).with_source(error);
+        let failed = |error: BoxError| Error::nothing_done(ErrorKind::Work).with_source(error);
         handle(message).await.map_err(failed)?;
         // Whoever marked meanwhile ran the handler as well: to this caller it makes no difference.
         let (Marked::First | Marked::Again) = recorder::mark(self.idem.store(), request).await?;
