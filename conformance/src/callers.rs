@@ -1,7 +1,10 @@
 //! Callers that wait, meet and race.
 
 use std::{
+    future::poll_fn,
+    pin::pin,
     sync::{Arc, Condvar, Mutex, mpsc},
+    task::Poll,
     thread,
     time::Duration,
 };
@@ -158,4 +161,35 @@ impl Meeting {
         let wait = changed.wait_timeout_while(count, self.patience, |count| *count < 2);
         drop(wait.expect("nobody panics here"));
     }
+}
+
+/// When a caller is dropped that waits at an await point.
+#[derive(Clone, Copy, Debug)]
+pub enum Dropped {
+    /// At once.
+    Waiting,
+    /// When what it waits for has come.
+    Woken,
+}
+
+/// Polls `future` at most so many times, each but the first when it was woken, then drops it.
+pub async fn cut_short<T>(
+    future: impl Future<Output = T>,
+    polls: usize,
+    dropped: Dropped,
+) -> Option<T> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if left == 0 && matches!(dropped, Dropped::Waiting) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
 }

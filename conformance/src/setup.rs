@@ -17,6 +17,7 @@ use tokio::sync::Barrier;
 use crate::{
     Fixture,
     callers::{Meeting, at, joined},
+    watched::{Steps, Watched},
 };
 
 /// When every case begins: an odd millisecond, so that what rounds to seconds shows.
@@ -56,6 +57,12 @@ impl<F: Fixture> Setup<F> {
     /// Another handle on the same data.
     pub async fn handle(&self) -> Idem<F::Store> {
         Idem::new(self.fixture.open(self.clock.clone()).await)
+    }
+
+    /// Another handle on the same data, whose steps are counted.
+    pub(crate) async fn watched(&self) -> (Idem<Watched<F::Store>>, Steps) {
+        let (store, steps) = Watched::new(self.fixture.open(self.clock.clone()).await);
+        (Idem::new(store), steps)
     }
 
     /// The same place after its store was closed and opened again.

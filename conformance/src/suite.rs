@@ -42,7 +42,7 @@ macro_rules! suite {
 
 /// The list. A case is named once, here; the kit's own tests compare it with the functions that exist.
 ///
-/// An entry is `group as module, runtime, [yes] { cases }`; in the place of `[yes]` stands the capability
+/// An entry is `group as module, runtime, [yes] { cases }`, the runtime being `current_thread`, `multi_thread` or `both_runtimes`; in the place of `[yes]` stands the capability
 /// that its cases need.
 #[doc(hidden)]
 #[macro_export]
@@ -163,9 +163,56 @@ macro_rules! __cases {
             claims as claims_after_reopening, current_thread, $reopen {
                 tokens_and_claims_survive_reopening
             }
+            leases as leases, both_runtimes, [yes] {
+                a_lease_keeps_others_out_until_its_end
+                a_completed_lease_replays
+                a_released_lease_frees_its_key_at_once
+                at_its_end_a_lease_is_taken_over_and_the_taker_is_told
+                a_stale_holder_is_refused_whatever_became_of_its_key
+                a_holder_acts_until_the_last_millisecond
+                renewing_extends_from_now
+                tokens_grow_whatever_ended_the_lease
+                a_lease_is_not_the_retention
+                complete_with_commits_its_writes_with_the_receipt
+                a_result_that_cannot_be_stored_leaves_the_lease_held
+                a_lease_of_zero_or_beyond_time_is_refused
+                of_many_who_take_over_one_lease_one_wins
+                a_purge_removes_no_live_lease
+                a_lease_moves_to_another_task
+                a_clock_that_steps_back_makes_no_lease_longer
+            }
+            leases as leases_after_reopening, current_thread, $reopen {
+                leases_and_their_results_survive_reopening
+            }
+            holding as holding, both_runtimes, [yes] {
+                a_dropped_lease_ends_and_is_taken_over
+                a_dropped_stale_lease_leaves_its_successor_alone
+                an_abandoned_lease_stays_until_its_end
+                a_cancelled_claim_leaves_its_key_free
+                a_lease_is_kept_alive_through_long_work
+                keeping_alive_stops_at_its_ceiling
+                a_ceiling_below_the_lease_cuts_it_short
+                a_lease_lost_while_kept_alive_is_reported
+                what_cannot_be_kept_alive_is_refused_before_the_work
+                what_runs_with_a_lease_is_done_once
+                a_failure_with_a_lease_follows_its_policy
+                work_that_outlives_its_lease_is_reported
+                a_panic_with_a_lease_ends_it
+            }
+            waiting as waiting, both_runtimes, [yes] {
+                a_waiter_is_woken_by_a_completion_and_asks_nothing_before
+                a_waiter_runs_when_the_holder_lets_go
+                a_waiter_gives_up_at_its_deadline
+                a_waiter_runs_when_the_lease_ends
+                a_waiter_elsewhere_gets_the_result_and_asks_now_and_then
+                a_cancelled_waiter_strands_nobody
+                of_many_waiters_one_runs
+                only_a_live_lease_is_waited_for
+            }
             changes as changes, current_thread, [yes] {
                 a_claim_is_stored_exactly
                 extending_moves_only_the_leases_end
+                ending_a_lease_keeps_its_record
                 keeping_and_removing_do_what_they_say
                 a_steps_writes_are_committed_with_its_change
                 a_failed_step_leaves_neither_write_nor_change
@@ -202,6 +249,27 @@ macro_rules! __groups {
         /// The cases that are not run, each with the reason.
         #[allow(dead_code)]
         pub(crate) const OMITTED: &[(&str, &str)] = &[$($omitted)*];
+    };
+    (
+        [$fixture:ty] [$($omitted:tt)*]
+        $group:ident as $module:ident, both_runtimes, [yes] { $($case:ident)* }
+        $($rest:tt)*
+    ) => {
+        mod $module {
+            #[allow(unused_imports)]
+            use super::*;
+            mod one_thread {
+                #[allow(unused_imports)]
+                use super::*;
+                $( $crate::__case! { $fixture, current_thread, $group, $case } )*
+            }
+            mod many_threads {
+                #[allow(unused_imports)]
+                use super::*;
+                $( $crate::__case! { $fixture, multi_thread, $group, $case } )*
+            }
+        }
+        $crate::__groups! { [$fixture] [$($omitted)*] $($rest)* }
     };
     (
         [$fixture:ty] [$($omitted:tt)*]

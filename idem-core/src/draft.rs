@@ -159,6 +159,13 @@ impl Change {
                 }
                 draft
             }),
+            Self::End => before.map(|record| {
+                let mut draft = kept(record, draft);
+                if matches!(record.state, State::Claimed { .. }) {
+                    draft.ends_at = Moment::Now;
+                }
+                draft
+            }),
             Self::Claim { fingerprint, attempt, lease, retention } => {
                 let times = [Moment::Now, Moment::In(*lease), retained(retention)];
                 let rest = Rest::new(CLAIMED, *attempt, *fingerprint, &[]);
@@ -244,6 +251,7 @@ mod tests {
             claim(Retention::For(span(70))),
             claim(Retention::Forever),
             Change::Extend { lease: span(500) },
+            Change::End,
             complete(Retention::For(span(1))),
             complete(Retention::Forever),
         ];

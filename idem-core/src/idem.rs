@@ -1,6 +1,10 @@
 //! The typed front of a store.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
@@ -11,6 +15,7 @@ use crate::{
     decision::is_live,
     json::{decode_result, encode_result},
     protocol::{Execute, Forget, Read},
+    waiting::{Waiting, ask_patiently},
 };
 
 /// Runs operations so that each takes effect once, over any [`Store`].
@@ -19,6 +24,7 @@ use crate::{
 /// `Arc<`[`DynStore`](crate::DynStore)`>`.
 pub struct Idem<S> {
     store: Arc<S>,
+    waiting: Arc<Waiting>,
     result_limit: usize,
 }
 
@@ -30,7 +36,8 @@ impl<S> fmt::Debug for Idem<S> {
 
 impl<S> Clone for Idem<S> {
     fn clone(&self) -> Self {
-        Self { store: Arc::clone(&self.store), result_limit: self.result_limit }
+        let (store, waiting) = (Arc::clone(&self.store), Arc::clone(&self.waiting));
+        Self { store, waiting, result_limit: self.result_limit }
     }
 }
 
@@ -41,7 +48,7 @@ impl<S: Store> Idem<S> {
     /// A front of `store`.
     #[must_use]
     pub fn new(store: S) -> Self {
-        Self { store: Arc::new(store), result_limit: Self::RESULT_LIMIT }
+        Self { store: Arc::new(store), waiting: Arc::default(), result_limit: Self::RESULT_LIMIT }
     }
 
     /// The same with another limit, in bytes, of what an effect may return.
@@ -77,6 +84,10 @@ impl<S: Store> Idem<S> {
     /// # The result
     /// It is what the receipt holds, also for the first caller. A later version of the program must still be
     /// able to read it: change its type as you would change a stored format.
+    ///
+    /// # A key in progress
+    /// While a live lease holds the key, the outcome is [`Outcome::InProgress`], at once or after the request
+    /// has [waited](Request::wait_for).
     ///
     /// # Errors
     /// - the effect's own error ([`Error::effect_error`]) or its panic;
@@ -125,16 +136,41 @@ impl<S: Store> Idem<S> {
     fn run<F>(
         &self,
         request: &Request,
-        effect: F,
+        mut effect: F,
     ) -> impl Future<Output = Result<Outcome<Bytes>, Error>> + Send
     where
         F: FnMut(&mut S::Transaction) -> Result<Bytes, Error> + Send + 'static,
     {
         async move {
-            let step = Execute::new(request, self.result_limit, effect)?;
-            let committed = self.transact(request.key(), step).await?;
+            let committed = if request.wait().is_none() {
+                self.ask(request, effect).await?
+            } else {
+                // Each time that the key is asked for it takes an effect along.
+                let effect = Arc::new(Mutex::new(move |tx: &mut S::Transaction| effect(tx)));
+                ask_patiently(self, request, || {
+                    let effect = Arc::clone(&effect);
+                    // After a panic the effect is as the panic left it, as in any store that runs it again.
+                    let run = move |tx: &mut S::Transaction| {
+                        (effect.lock().unwrap_or_else(PoisonError::into_inner))(tx)
+                    };
+                    self.ask(request, run)
+                })
+                .await?
+            };
             Outcome::of(&committed, request.fingerprint_value())
         }
+    }
+
+    fn ask<F>(
+        &self,
+        request: &Request,
+        effect: F,
+    ) -> impl Future<Output = Result<Committed, Error>> + Send
+    where
+        F: FnMut(&mut S::Transaction) -> Result<Bytes, Error> + Send + 'static,
+    {
+        let step = Execute::new(request, self.result_limit, effect);
+        async move { self.transact(request.key(), step?).await }
     }
 
     /// The live receipt of a key. Reading changes nothing.
@@ -240,6 +276,15 @@ impl<S: Store> Idem<S> {
     #[must_use]
     pub fn guarantees(&self) -> Guarantees {
         self.store.guarantees()
+    }
+
+    pub(crate) fn waiting(&self) -> &Waiting {
+        &self.waiting
+    }
+
+    /// The longest result, in bytes.
+    pub(crate) fn result_limit(&self) -> usize {
+        self.result_limit
     }
 
     pub(crate) fn transact(

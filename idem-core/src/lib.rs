@@ -8,8 +8,10 @@
 //! As a reader meets them: a [`Request`] has a [`Key`], a [`Fingerprint`] of its parameters and a retention.
 //! [`Idem::execute`] sends it as a [`Step`] to a [`Store`], which reads the key's [`Record`], runs the step
 //! in a [`Transaction`] and commits its [`Change`]. [`judge`] decides what a record allows; the caller gets
-//! an [`Outcome`] or an [`Error`] with its [`Certainty`].
+//! an [`Outcome`] or an [`Error`] with its [`Certainty`]. For an effect outside the store, [`Idem::claim`] and
+//! [`Idem::run_leased`] hold the key by a [`Lease`].
 
+mod back_off;
 mod codec;
 mod decision;
 mod draft;
@@ -20,6 +22,7 @@ mod guarantees;
 mod idem;
 mod json;
 mod key;
+mod lease;
 mod optimistic;
 mod outcome;
 mod overlay;
@@ -31,6 +34,7 @@ mod step;
 mod store;
 mod time;
 mod transaction;
+mod waiting;
 
 pub mod consumer;
 #[cfg(feature = "tokio")]
@@ -48,6 +52,7 @@ pub use crate::{
     idem::Idem,
     json::{decode_result, encode_result},
     key::{Key, Kind, Space},
+    lease::{Claim, KeptAlive, Lease, LeaseError, LeasedOutcome, OnFailure, Turn},
     optimistic::{Applied, FETCH_LIMIT, Look, MISREAD_LIMIT, Optimistic, RACE_LIMIT, optimistic},
     outcome::Outcome,
     overlay::{Overlay, Values},

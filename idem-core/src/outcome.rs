@@ -1,7 +1,10 @@
 //! What a caller is told.
 
-use crate::{Committed, Error, ErrorKind, Fingerprint, State, Timestamp, Verdict, judge};
+use std::time::Duration;
+
 use bytes::Bytes;
+
+use crate::{Committed, Error, ErrorKind, Fingerprint, Record, State, Timestamp, Verdict, judge};
 
 /// What became of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +18,10 @@ pub enum Outcome<T> {
     Conflict,
     /// The key is held by a live lease; nothing ran.
     InProgress {
-        /// When the lease ends, unless it is renewed.
+        /// When the lease ends, unless it is renewed; by the store's clock.
         until: Timestamp,
+        /// How long to wait before asking again: until the lease ends, if nothing happens before.
+        retry_after: Duration,
     },
 }
 
@@ -38,7 +43,7 @@ impl<T> Outcome<T> {
             Self::Created(result) => Outcome::Created(map(result)?),
             Self::Replayed(result) => Outcome::Replayed(map(result)?),
             Self::Conflict => Outcome::Conflict,
-            Self::InProgress { until } => Outcome::InProgress { until },
+            Self::InProgress { until, retry_after } => Outcome::InProgress { until, retry_after },
         })
     }
 }
@@ -60,10 +65,41 @@ impl Outcome<Bytes> {
         match judge(committed.before.as_ref(), fingerprint, committed.now) {
             Verdict::Replayed(result) => Ok(Self::Replayed(result.clone())),
             Verdict::Conflict => Ok(Self::Conflict),
-            Verdict::InProgress(until) => Ok(Self::InProgress { until }),
+            Verdict::InProgress(until) => {
+                let retry_after = retry_after(committed.before.as_ref(), until, committed.now);
+                Ok(Self::InProgress { until, retry_after })
+            }
             Verdict::Run => Err(Error::nothing_done(ErrorKind::Contract(
                 "a step that proceeds on the record must run",
             ))),
+        }
+    }
+}
+
+/// How long until a lease ends; never longer than it may have been given, also by a clock that stepped back.
+fn retry_after(record: Option<&Record>, until: Timestamp, now: Timestamp) -> Duration {
+    let from = record.map_or(now, |record| record.created_at.max(now));
+    until.since(from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Token;
+    use uuid::Uuid;
+
+    #[test]
+    fn a_retry_is_due_between_now_and_the_length_of_the_lease() {
+        let at = Timestamp::from_millis;
+        let (token, until) = (Token::MAX, at(1_030));
+        let state = State::Claimed { token, until, keep_until: None };
+        let record =
+            Record { fingerprint: None, attempt: Uuid::nil(), created_at: at(1_000), state };
+        for (now, expected) in [(1_000, 30), (1_029, 1), (990, 30), (0, 30), (i64::MIN, 30)] {
+            let committed = Committed::kept(Some(record.clone()), at(now));
+            let retry_after = Duration::from_millis(expected);
+            let outcome = Outcome::of(&committed, None).unwrap();
+            assert_eq!(outcome, Outcome::InProgress { until, retry_after }, "at {now}");
         }
     }
 }

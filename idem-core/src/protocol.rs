@@ -53,13 +53,18 @@ where
     fn run(&mut self, tx: &mut Tx, _: Option<&Record>, now: Timestamp) -> Result<Change, Error> {
         // What cannot be stamped must not run.
         self.wanted.retention.expires_at(now)?;
-        let result = (self.effect)(tx)?;
-        if result.len() > self.result_limit {
-            let (length, limit) = (result.len(), self.result_limit);
-            return Err(Error::nothing_done(ErrorKind::ResultTooLarge { length, limit }));
-        }
+        let result = within(self.result_limit, (self.effect)(tx)?)?;
         Ok(self.wanted.complete(result))
     }
+}
+
+/// The result, if it is no longer than `limit` bytes.
+pub(crate) fn within(limit: usize, result: Bytes) -> Result<Bytes, Error> {
+    let length = result.len();
+    if length > limit {
+        return Err(Error::nothing_done(ErrorKind::ResultTooLarge { length, limit }));
+    }
+    Ok(result)
 }
 
 /// Completes an event's key without an effect.

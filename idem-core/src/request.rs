@@ -23,6 +23,7 @@ pub struct Request {
     key: Key,
     fingerprint: Option<Fingerprint>,
     retention: Asked,
+    wait: Option<Duration>,
 }
 
 /// A retention as it was asked for; checked when the request is used, so that building one cannot fail.
@@ -35,7 +36,7 @@ enum Asked {
 impl Request {
     /// A request for `key`, without a fingerprint, whose receipt lives 24 hours.
     pub fn new(key: Key) -> Self {
-        Self { key, fingerprint: None, retention: Asked::Checked(Retention::DEFAULT) }
+        Self { key, fingerprint: None, retention: Asked::Checked(Retention::DEFAULT), wait: None }
     }
 
     /// Identifies the request's parameters, so that the same key with others is a conflict.
@@ -67,6 +68,20 @@ impl Request {
         self
     }
 
+    /// How long a call waits for whoever holds the key, by the store's clock, before it is told that the key is
+    /// in progress. Unless told it does not wait.
+    ///
+    /// A call that waits is woken if the lease was claimed through the same [`Idem`](crate::Idem) or a clone of
+    /// it; otherwise it asks again and again, with growing pauses of half a second at most, and when the lease
+    /// ends. It then gets the result, or runs if the key has become free.
+    ///
+    /// It is a wait for leases, not for the store: what the store itself takes comes on top. A request that runs
+    /// in a transaction of the caller's does not wait.
+    pub fn wait_for(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
     /// The key.
     #[must_use]
     pub fn key(&self) -> &Key {
@@ -88,5 +103,11 @@ impl Request {
             Asked::Checked(retention) => Ok(retention),
             Asked::Unchecked(retention) => Span::new("retention", retention).map(Retention::For),
         }
+    }
+
+    /// How long a call waits for whoever holds the key, if it does.
+    #[must_use]
+    pub fn wait(&self) -> Option<Duration> {
+        self.wait
     }
 }

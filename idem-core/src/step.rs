@@ -109,6 +109,8 @@ pub enum Change {
         /// How far, from now.
         lease: Span,
     },
+    /// End the lease now, and keep its record: whoever claims the key next is told that it takes over.
+    End,
     /// Complete the key.
     Complete {
         /// Identifies the request's parameters.
@@ -130,6 +132,7 @@ impl fmt::Debug for Change {
             Self::Remove => "Remove",
             Self::Claim { .. } => "Claim",
             Self::Extend { .. } => "Extend",
+            Self::End => "End",
             Self::Complete { .. } => "Complete",
         })
     }
@@ -159,6 +162,13 @@ impl Change {
                 let mut record = before.cloned();
                 if let Some(Record { state: State::Claimed { until, .. }, .. }) = &mut record {
                     *until = lease.ends_at("lease", now)?;
+                }
+                record
+            }
+            Self::End => {
+                let mut record = before.cloned();
+                if let Some(Record { state: State::Claimed { until, .. }, .. }) = &mut record {
+                    *until = now;
                 }
                 record
             }
@@ -264,6 +274,17 @@ mod tests {
         let (token, keep_until) = (Token::MAX, Some(at(105)));
         assert_eq!(after.state, State::Claimed { token, until: at(57), keep_until });
         assert_eq!(after.created_at, at(5));
+    }
+
+    #[test]
+    fn ending_a_lease_moves_its_end_to_now_and_keeps_the_rest() {
+        let before = claim().stamp(None, at(5), || Ok(Token::MAX)).unwrap();
+        let after = Change::End.stamp(before.as_ref(), at(7), no_token).unwrap().unwrap();
+        let (token, keep_until) = (Token::MAX, Some(at(105)));
+        assert_eq!(after.state, State::Claimed { token, until: at(7), keep_until });
+        assert_eq!(after.created_at, at(5));
+        let completed = complete(Retention::Forever).stamp(None, at(5), no_token).unwrap();
+        assert_eq!(Change::End.stamp(completed.as_ref(), at(7), no_token).unwrap(), completed);
     }
 
     #[test]

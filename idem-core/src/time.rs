@@ -1,6 +1,7 @@
 //! Whole milliseconds since the Unix epoch, how long things live, and who says what time it is.
 
 use std::{
+    collections::HashMap,
     fmt,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -186,14 +187,15 @@ pub struct ManualClock(Arc<Mutex<Manual>>);
 #[derive(Debug)]
 struct Manual {
     now: Timestamp,
-    sleepers: Vec<(Timestamp, Waker)>,
+    sleepers: HashMap<u64, (Timestamp, Waker)>,
+    next_sleep: u64,
 }
 
 impl ManualClock {
     /// A clock that stands at `now`.
     #[must_use]
     pub fn at(now: Timestamp) -> Self {
-        Self(Arc::new(Mutex::new(Manual { now, sleepers: Vec::new() })))
+        Self(Arc::new(Mutex::new(Manual { now, sleepers: HashMap::new(), next_sleep: 0 })))
     }
 
     /// Moves on by whole milliseconds of `duration`; saturates at the end of time.
@@ -207,14 +209,19 @@ impl ManualClock {
         self.jump(|_| now);
     }
 
+    /// How many sleeps on this clock are being waited for: so a test moves it when there is somebody to wake.
+    #[must_use]
+    pub fn sleepers(&self) -> usize {
+        self.lock().sleepers.len()
+    }
+
     fn jump(&self, to: impl FnOnce(Timestamp) -> Timestamp) {
         let mut manual = self.lock();
         let now = to(manual.now);
         manual.now = now;
-        let (due, waiting) = manual.sleepers.drain(..).partition(|(until, _)| *until <= now);
-        manual.sleepers = waiting;
+        let due: Vec<_> = manual.sleepers.extract_if(|_, (until, _)| *until <= now).collect();
         drop(manual);
-        for (_, waker) in due {
+        for (_, (_, waker)) in due {
             waker.wake();
         }
     }
@@ -234,12 +241,15 @@ impl Clock for ManualClock {
         // Rounded up: a sleep must not end before its time.
         let millis = i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
         let until = Timestamp(self.now().as_millis().saturating_add(millis));
-        Some(Box::pin(ManualSleep { clock: self.clone(), until }))
+        let mut manual = self.lock();
+        manual.next_sleep += 1;
+        Some(Box::pin(ManualSleep { clock: self.clone(), number: manual.next_sleep, until }))
     }
 }
 
 struct ManualSleep {
     clock: ManualClock,
+    number: u64,
     until: Timestamp,
 }
 
@@ -251,8 +261,14 @@ impl Future for ManualSleep {
         if self.until <= manual.now {
             return Poll::Ready(());
         }
-        manual.sleepers.push((self.until, context.waker().clone()));
+        manual.sleepers.insert(self.number, (self.until, context.waker().clone()));
         Poll::Pending
+    }
+}
+
+impl Drop for ManualSleep {
+    fn drop(&mut self) {
+        self.clock.lock().sleepers.remove(&self.number);
     }
 }
 
@@ -312,9 +328,24 @@ mod tests {
         clock.advance(Duration::from_millis(9));
         tokio::task::yield_now().await;
         assert!(!sleeping.is_finished());
+        assert_eq!(clock.sleepers(), 1);
         clock.advance(Duration::from_millis(1));
         sleeping.await.unwrap();
+        assert_eq!(clock.sleepers(), 0);
         assert_eq!(clock.now().as_millis(), 1_010);
+    }
+
+    #[tokio::test]
+    async fn a_sleep_that_is_dropped_is_no_sleeper_and_one_that_is_polled_again_is_one() {
+        let clock = ManualClock::at(Timestamp::from_millis(1_000));
+        let mut sleep = clock.sleep(Duration::from_millis(10)).unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..3 {
+            assert!(sleep.as_mut().poll(&mut context).is_pending());
+            assert_eq!(clock.sleepers(), 1);
+        }
+        drop(sleep);
+        assert_eq!(clock.sleepers(), 0);
     }
 
     #[tokio::test]

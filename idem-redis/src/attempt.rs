@@ -189,7 +189,7 @@ impl<'s> Call<'s> {
                     return Err(Error::new(ErrorKind::Unreachable { waited }, Certainty::Unknown));
                 }
                 // An extension is asked for again, on the record that there is.
-                Change::Remove | Change::Extend { .. } | Change::Keep => {}
+                Change::Remove | Change::Extend { .. } | Change::End | Change::Keep => {}
             }
         }
         self.progress.lock().next = Some(Basis::Told(Look { record, now }));

@@ -65,7 +65,9 @@ impl Doubt {
 pub(crate) fn may_resend(change: &Change, commit: &Commit<'_>) -> bool {
     match change {
         Change::Claim { .. } | Change::Complete { .. } => true,
-        Change::Remove | Change::Extend { .. } | Change::Keep => commit.writes.is_empty(),
+        Change::Remove | Change::Extend { .. } | Change::End | Change::Keep => {
+            commit.writes.is_empty()
+        }
     }
 }
 

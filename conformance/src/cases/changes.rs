@@ -9,6 +9,7 @@ use idem_core::{
 
 use crate::{
     Fixture,
+    leasing::in_progress,
     setup::{START, Setup, kept, kept_for, key, request, start_plus},
     steps::{LEASE, change, claim, claim_of, claim_of_free, claimed, claimed_record, lease, run},
 };
@@ -55,13 +56,34 @@ pub async fn extending_moves_only_the_leases_end<F: Fixture>() {
     assert_eq!((extended.ran, extended.now), (true, now));
     assert_eq!((extended.before, extended.after.as_ref()), (Some(before), Some(&after)));
     assert_eq!(kept_for(setup.idem.store(), &key("a")).await, Some(after));
-    setup.clock.set(Timestamp::from_millis(end.as_millis() - 1));
+    let before_end = Timestamp::from_millis(end.as_millis() - 1);
+    setup.clock.set(before_end);
     let held = setup.add(&request, "count").await;
-    assert_eq!(held, Outcome::InProgress { until: end }, "the old end has passed, the new not");
+    assert_eq!(held, in_progress(end, before_end), "the old end has passed, the new not");
     setup.clock.set(end);
     assert_eq!(setup.add(&request, "count").await, Outcome::Created(1));
     let nothing = change(&setup.idem, &key("b"), Change::Extend { lease: lease(1) }).await.unwrap();
     assert_eq!((nothing.before, nothing.after), (None, None), "there is no lease to extend");
+}
+
+/// 71. Ending a lease moves its end to now, and nothing else: the next claim takes over.
+pub async fn ending_a_lease_keeps_its_record<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let request = request("a", "p");
+    let before = claim_of_free(&setup.idem, &request).await;
+    let now = start_plus(10_000);
+    setup.clock.set(now);
+    let ended = change(&setup.idem, &key("a"), Change::End).await.unwrap();
+    let mut after = before.clone();
+    let State::Claimed { until, .. } = &mut after.state else { unreachable!("it is a claim") };
+    *until = now;
+    assert_eq!((ended.ran, ended.now), (true, now));
+    assert_eq!((ended.before, ended.after.as_ref()), (Some(before), Some(&after)));
+    assert_eq!(kept_for(setup.idem.store(), &key("a")).await, Some(after.clone()));
+    let next = claim(&setup.idem, &request).await;
+    assert_eq!((next.ran, next.before), (true, Some(after)), "at its end a lease is not held");
+    let nothing = change(&setup.idem, &key("b"), Change::End).await.unwrap();
+    assert_eq!((nothing.before, nothing.after), (None, None), "there is no lease to end");
 }
 
 /// 62. Keeping leaves the record as it is; removing leaves none; both say what was there.
@@ -91,6 +113,7 @@ pub async fn a_steps_writes_are_committed_with_its_change<F: Fixture>() {
     let changes = [
         ("claim", claim_of(&request("a", "p"))),
         ("extend", Change::Extend { lease: lease(LEASE) }),
+        ("end", Change::End),
         ("keep", Change::Keep),
         ("remove", Change::Remove),
     ];

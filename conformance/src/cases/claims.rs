@@ -18,6 +18,7 @@ use uuid::Uuid;
 use crate::{
     Fixture,
     callers::within,
+    leasing::in_progress,
     setup::{Runs, START, Setup, add, kept, kept_for, key, request, start_plus},
     steps::{
         LEASE, as_holder, change, claim, claim_of_free, claimed, claimed_record, lease, token_of,
@@ -31,7 +32,7 @@ pub async fn a_live_claim_is_in_progress_and_another_fingerprint_conflicts<F: Fi
     let until = start_plus(LEASE);
     let runs = Runs::default();
     for (request, expected) in [
-        (request("a", "p"), Outcome::InProgress { until }),
+        (request("a", "p"), in_progress(until, START)),
         (request("a", "q"), Outcome::Conflict),
         (Request::new(key("a")), Outcome::Conflict),
     ] {
@@ -58,7 +59,7 @@ pub async fn a_claim_holds_until_its_last_millisecond<F: Fixture>() {
     for now in [0, 1, LEASE - 1] {
         setup.clock.set(start_plus(now));
         let held = setup.add(&request("a", "p"), "count").await;
-        assert_eq!(held, Outcome::InProgress { until }, "at {now} of {LEASE} ms");
+        assert_eq!(held, in_progress(until, start_plus(now)), "at {now} of {LEASE} ms");
     }
     setup.clock.set(until);
     assert_eq!(setup.add(&request("a", "q"), "count").await, Outcome::Created(1));
@@ -222,7 +223,7 @@ pub async fn tokens_and_claims_survive_reopening<F: Fixture>() {
     let setup = setup.reopened().await;
     assert_eq!(kept(setup.idem.store(), 10).await, [(key("a"), expected)]);
     let until = start_plus(LEASE);
-    assert_eq!(setup.add(&request("a", "p"), "count").await, Outcome::InProgress { until });
+    assert_eq!(setup.add(&request("a", "p"), "count").await, in_progress(until, START));
     // The clock has stepped back, so that only what is stored can keep the tokens growing.
     setup.clock.set(start_plus(-3_600_000));
     let next = claimed(&setup.idem, &request("b", "p")).await;
@@ -248,7 +249,11 @@ pub async fn a_holder_acts_until_its_leases_last_millisecond<F: Fixture>() {
         let kept = kept_for(setup.idem.store(), request.key()).await;
         assert_eq!(kept, held.after, "{name}: what is committed is reported");
         let again = as_holder(&setup.idem, request.key(), &claim, change).await;
-        assert_eq!(again.ran, name == "extend", "{name}: a completed or released key is not held");
+        assert_eq!(
+            again.ran,
+            name == "extend",
+            "{name}: an ended, completed or released key is not held"
+        );
     }
 }
 
@@ -287,9 +292,14 @@ fn completion() -> Change {
     }
 }
 
-fn holders_changes() -> [(&'static str, Change); 3] {
+fn holders_changes() -> [(&'static str, Change); 4] {
     let extend = Change::Extend { lease: lease(2 * LEASE) };
-    [("extend", extend), ("complete", completion()), ("release", Change::Remove)]
+    [
+        ("extend", extend),
+        ("end", Change::End),
+        ("complete", completion()),
+        ("release", Change::Remove),
+    ]
 }
 
 /// 66. A key's tokens grow from holder to holder, however many want it.

@@ -1,9 +1,6 @@
 //! What a call that does not end well leaves behind: nothing, or everything.
 
-use std::{
-    error::Error as StdError, fmt, future::poll_fn, panic::panic_any, pin::pin, sync::Arc,
-    task::Poll,
-};
+use std::{error::Error as StdError, fmt, panic::panic_any, sync::Arc};
 
 use idem_core::{Certainty, ErrorKind, Outcome, Transaction};
 use serde::{Deserialize, Serialize};
@@ -11,7 +8,7 @@ use tokio::sync::Barrier;
 
 use crate::{
     Fixture,
-    callers::{Rival, at, within},
+    callers::{Dropped, Rival, at, cut_short, within},
     setup::{Runs, Setup, Tx, add, key, request},
 };
 
@@ -205,37 +202,6 @@ pub async fn an_error_between_effect_and_receipt_leaves_neither<F: Fixture>() {
     assert_eq!(setup.add(&request("a", "p"), "count").await, Outcome::Replayed(2));
     assert_eq!(setup.count("north", "count").await, 2);
     assert_eq!(setup.receipts().await, 2);
-}
-
-/// When a caller is dropped that waits at an await point.
-#[derive(Clone, Copy, Debug)]
-enum Dropped {
-    /// At once.
-    Waiting,
-    /// When what it waits for has come.
-    Woken,
-}
-
-/// Polls `future` at most so many times, each but the first when it was woken, then drops it.
-async fn cut_short<T>(
-    future: impl Future<Output = T>,
-    polls: usize,
-    dropped: Dropped,
-) -> Option<T> {
-    let mut future = pin!(future);
-    let mut left = polls;
-    poll_fn(|context| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        match future.as_mut().poll(context) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending if left == 0 && matches!(dropped, Dropped::Waiting) => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
 }
 
 /// 25. A caller dropped at every await point in turn leaves its key untouched or committed.

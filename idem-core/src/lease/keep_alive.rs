@@ -1,0 +1,99 @@
+//! Renewing a lease beside the work that it is held for.
+
+use std::{pin::pin, time::Duration};
+
+use futures_util::future::{Either, select};
+
+use super::{guard::Held, guard::Lease, step::Prolong};
+use crate::{Error, ErrorKind, Span, Store, Timestamp, back_off::BackOff};
+
+/// The first pause after a renewal that failed.
+const FIRST_RETRY: Duration = Duration::from_millis(20);
+
+/// What [`Lease::keep_alive`] saw through.
+#[derive(Debug)]
+#[must_use = "the lease may have been lost while the work went on"]
+#[non_exhaustive]
+pub struct KeptAlive<R> {
+    /// What the work returned.
+    pub output: R,
+    /// [`ErrorKind::LeaseLost`] if the lease was found lost while the work went on. None does not promise that
+    /// it is still held: the next step of the lease tells.
+    pub lost: Option<Error>,
+}
+
+impl<S: Store + 'static, T> Lease<S, T> {
+    /// Drives `work` to its end, and renews the lease beside it: once before it begins, then every `every`, each
+    /// time for as long as it was claimed for, but never beyond `ceiling` from the call, so that work which hangs
+    /// does not hold the key for ever. After the ceiling the work goes on, and the lease ends.
+    ///
+    /// A renewal that fails for another reason than a lost lease is tried again, with growing pauses. When the
+    /// lease is lost the work goes on as well, since only it knows how to stop; [`KeptAlive::lost`] then says so.
+    ///
+    /// # Errors
+    /// Before the work begins: [`ErrorKind::LeaseLost`]; [`ErrorKind::InvalidDuration`] if `every` is zero or
+    /// not shorter than the lease, or the ceiling zero; the store's own.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work; the lease is still held.
+    pub fn keep_alive<W>(
+        &mut self,
+        every: Duration,
+        ceiling: Duration,
+        work: W,
+    ) -> impl Future<Output = Result<KeptAlive<W::Output>, Error>> + Send
+    where
+        W: Future + Send,
+        W::Output: Send,
+    {
+        async move {
+            let (every, ceiling) = self.held.check(every, ceiling)?;
+            let lease = self.held.lease.min(ceiling);
+            let now = self.held.extend(lease).await?.now;
+            let last = now.after(ceiling).unwrap_or(Timestamp::from_millis(i64::MAX));
+            let mut work = pin!(work);
+            let renewing = pin!(self.held.prolong_until_lost(every, last));
+            Ok(match select(work.as_mut(), renewing).await {
+                Either::Left((output, _)) => KeptAlive { output, lost: None },
+                Either::Right((lost, _)) => KeptAlive { output: work.await, lost },
+            })
+        }
+    }
+}
+
+impl<S: Store + 'static> Held<S> {
+    fn check(&self, every: Duration, ceiling: Duration) -> Result<(Duration, Span), Error> {
+        let interval = Span::new("interval", every)?;
+        let ceiling = Span::new("ceiling", ceiling)?;
+        if interval >= self.lease {
+            let problem = "give less than the lease, or it ends before it is renewed";
+            let kind = ErrorKind::InvalidDuration { field: "interval", duration: every, problem };
+            return Err(Error::nothing_done(kind));
+        }
+        Ok((every, ceiling))
+    }
+
+    /// Renews every `every` until the lease ends at `last`, and returns then, or with what it was lost by.
+    async fn prolong_until_lost(&mut self, every: Duration, last: Timestamp) -> Option<Error> {
+        let mut retries = BackOff::new(FIRST_RETRY, every);
+        let mut pause = every;
+        loop {
+            self.idem.store().sleep(pause).await;
+            let step = Prolong { token: self.token, lease: self.lease, last };
+            pause = match self.take(step).await {
+                Ok(committed) => {
+                    self.note(&committed);
+                    if self.ends_at() >= last {
+                        return None;
+                    }
+                    retries = BackOff::new(FIRST_RETRY, every);
+                    every
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::LeaseLost { .. }) => {
+                    return Some(error);
+                }
+                Err(_) => retries.pause(),
+            };
+        }
+    }
+}

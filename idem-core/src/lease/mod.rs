@@ -1,0 +1,12 @@
+//! A key that is held for an effect outside the store.
+
+mod acquire;
+mod guard;
+mod keep_alive;
+mod run;
+mod step;
+
+pub use acquire::Claim;
+pub use guard::{Lease, LeaseError};
+pub use keep_alive::KeptAlive;
+pub use run::{LeasedOutcome, OnFailure, Turn};

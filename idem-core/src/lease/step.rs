@@ -1,0 +1,154 @@
+//! The steps of a lease.
+
+use std::marker::PhantomData;
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use crate::{
+    Change, Error, Fingerprint, Record, Request, Retention, Span, State, Step, Timestamp, Token,
+    decision::{Verdict, holds, is_live, judge},
+};
+
+/// Holds a free key.
+pub(super) struct Acquire {
+    pub(super) fingerprint: Option<Fingerprint>,
+    pub(super) retention: Retention,
+    pub(super) lease: Span,
+    pub(super) attempt: Uuid,
+}
+
+impl Acquire {
+    pub(super) fn new(request: &Request, lease: Span, attempt: Uuid) -> Result<Self, Error> {
+        let fingerprint = request.fingerprint_value().copied();
+        Ok(Self { fingerprint, retention: request.retention()?, lease, attempt })
+    }
+}
+
+impl<Tx: ?Sized> Step<Tx> for Acquire {
+    fn proceeds(&self, record: Option<&Record>, now: Timestamp) -> bool {
+        judge(record, self.fingerprint.as_ref(), now) == Verdict::Run
+    }
+
+    fn effectless(&self) -> bool {
+        true
+    }
+
+    fn run(&mut self, _: &mut Tx, _: Option<&Record>, _: Timestamp) -> Result<Change, Error> {
+        let Self { fingerprint, retention, lease, attempt } = *self;
+        Ok(Change::Claim { fingerprint, attempt, lease, retention })
+    }
+}
+
+/// Asks for a change as the holder of a lease, without an effect.
+pub(super) struct ByHolder {
+    claim: Record,
+    token: Token,
+    change: Change,
+}
+
+impl ByHolder {
+    /// The step of the holder of `claim`, whose token is that.
+    pub(super) fn new(claim: &Record, token: Token, change: Change) -> Self {
+        Self { claim: claim.clone(), token, change }
+    }
+}
+
+impl<Tx: ?Sized> Step<Tx> for ByHolder {
+    fn proceeds(&self, record: Option<&Record>, now: Timestamp) -> bool {
+        holds(record, self.token, now)
+    }
+
+    fn effectless(&self) -> bool {
+        true
+    }
+
+    fn expected(&self) -> Option<&Record> {
+        Some(&self.claim)
+    }
+
+    fn run(&mut self, _: &mut Tx, _: Option<&Record>, _: Timestamp) -> Result<Change, Error> {
+        Ok(self.change.clone())
+    }
+}
+
+/// Moves a lease's end on, and not beyond a last instant.
+pub(super) struct Prolong {
+    pub(super) token: Token,
+    pub(super) lease: Span,
+    pub(super) last: Timestamp,
+}
+
+impl<Tx: ?Sized> Step<Tx> for Prolong {
+    fn proceeds(&self, record: Option<&Record>, now: Timestamp) -> bool {
+        holds(record, self.token, now)
+    }
+
+    fn run(
+        &mut self,
+        _: &mut Tx,
+        record: Option<&Record>,
+        now: Timestamp,
+    ) -> Result<Change, Error> {
+        let until = now.after(self.lease).map_or(self.last, |until| until.min(self.last));
+        let is_later = record.is_some_and(|record| match record.state {
+            State::Claimed { until: current, .. } => current < until,
+            State::Completed { .. } => false,
+        });
+        if !is_later {
+            return Ok(Change::Keep);
+        }
+        Ok(Change::Extend { lease: Span::new("lease", until.since(now))? })
+    }
+}
+
+/// Completes a held key with what an effect returns.
+pub(super) struct CompleteWith<Tx: ?Sized, F> {
+    pub(super) token: Token,
+    pub(super) fingerprint: Option<Fingerprint>,
+    pub(super) retention: Retention,
+    pub(super) attempt: Uuid,
+    pub(super) effect: F,
+    pub(super) transaction: PhantomData<fn(&mut Tx)>,
+}
+
+impl<Tx: ?Sized, F> Step<Tx> for CompleteWith<Tx, F>
+where
+    F: FnMut(&mut Tx) -> Result<Bytes, Error>,
+{
+    fn proceeds(&self, record: Option<&Record>, now: Timestamp) -> bool {
+        holds(record, self.token, now)
+    }
+
+    fn run(&mut self, tx: &mut Tx, _: Option<&Record>, now: Timestamp) -> Result<Change, Error> {
+        // What cannot be stamped must not run.
+        self.retention.expires_at(now)?;
+        let result = (self.effect)(tx)?;
+        let Self { fingerprint, retention, attempt, .. } = *self;
+        Ok(Change::Complete { fingerprint, attempt, result, retention })
+    }
+}
+
+/// Ends the lease that an attempt may have claimed.
+///
+/// It goes the way of a write, whatever a snapshot shows: so it comes after a claim that is still on its way.
+pub(super) struct EndClaimOf(pub(super) Uuid);
+
+impl<Tx: ?Sized> Step<Tx> for EndClaimOf {
+    fn proceeds(&self, _: Option<&Record>, _: Timestamp) -> bool {
+        true
+    }
+
+    fn run(
+        &mut self,
+        _: &mut Tx,
+        record: Option<&Record>,
+        now: Timestamp,
+    ) -> Result<Change, Error> {
+        let is_held = record.is_some_and(|record| {
+            let is_claim = matches!(record.state, State::Claimed { .. });
+            is_claim && record.attempt == self.0 && is_live(record, now)
+        });
+        Ok(if is_held { Change::End } else { Change::Keep })
+    }
+}

@@ -1,0 +1,161 @@
+//! Waiting for whoever holds a key.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use event_listener::{Event, EventListener};
+use futures_util::future::{Either, select};
+
+use crate::{
+    Committed, Error, Idem, Key, Request, State, Store, Timestamp, Token,
+    back_off::BackOff,
+    decision::{Verdict, judge},
+};
+
+/// The first pause of a caller that nobody can wake.
+const FIRST_POLL: Duration = Duration::from_millis(5);
+
+/// The longest one.
+const LONGEST_POLL: Duration = Duration::from_millis(500);
+
+/// A clock counts no less, and a look that comes a little early must not be repeated at once.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+
+/// Who waits for which key, and which keys are held, through one [`Idem`] and its clones.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting(Mutex<HashMap<Key, Place>>);
+
+/// What is known here of one key. It stays as long as somebody waits for the key or holds it.
+#[derive(Debug, Default)]
+struct Place {
+    held: Option<Token>,
+    waiters: usize,
+    let_go: Arc<Event>,
+}
+
+impl Waiting {
+    /// Notes that the lease with that token is held here, so that who waits for it need not ask the store.
+    pub(crate) fn hold(&self, key: &Key, token: Token) {
+        self.places().entry(key.clone()).or_default().held = Some(token);
+    }
+
+    /// Notes that the lease is not held here any more, and wakes who waits for the key.
+    pub(crate) fn let_go(&self, key: &Key, token: Token) {
+        let mut places = self.places();
+        let Some(place) = places.get_mut(key) else { return };
+        // A successor may hold the key by now.
+        place.held.take_if(|held| *held == token);
+        let let_go = Arc::clone(&place.let_go);
+        remove_unused(&mut places, key);
+        drop(places);
+        let_go.notify(usize::MAX);
+    }
+
+    fn enter(&self, key: &Key) -> Waiter<'_> {
+        let mut places = self.places();
+        let place = places.entry(key.clone()).or_default();
+        place.waiters += 1;
+        Waiter { waiting: self, key: key.clone(), let_go: Arc::clone(&place.let_go) }
+    }
+
+    fn is_held_here(&self, key: &Key, token: Token) -> bool {
+        self.places().get(key).is_some_and(|place| place.held == Some(token))
+    }
+
+    fn places(&self) -> MutexGuard<'_, HashMap<Key, Place>> {
+        // No call panics between two changes that belong together.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn remove_unused(places: &mut HashMap<Key, Place>, key: &Key) {
+    if places.get(key).is_some_and(|place| place.waiters == 0 && place.held.is_none()) {
+        places.remove(key);
+    }
+}
+
+/// One who waits for a key.
+struct Waiter<'w> {
+    waiting: &'w Waiting,
+    key: Key,
+    let_go: Arc<Event>,
+}
+
+impl Waiter<'_> {
+    /// Ends when a lease of the key is let go after this call.
+    fn listen(&self) -> EventListener {
+        self.let_go.listen()
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        let mut places = self.waiting.places();
+        if let Some(place) = places.get_mut(&self.key) {
+            place.waiters -= 1;
+        }
+        remove_unused(&mut places, &self.key);
+    }
+}
+
+/// A live lease that stands in the way.
+struct Held {
+    token: Token,
+    left: Duration,
+}
+
+impl Held {
+    fn by(committed: &Committed, request: &Request) -> Option<Self> {
+        let record = committed.before.as_ref().filter(|_| !committed.ran)?;
+        let Verdict::InProgress(until) =
+            judge(Some(record), request.fingerprint_value(), committed.now)
+        else {
+            return None;
+        };
+        let State::Claimed { token, .. } = record.state else { return None };
+        Some(Self { token, left: left(until, committed.now) })
+    }
+}
+
+fn left(until: Timestamp, now: Timestamp) -> Duration {
+    until.since(now).max(SHORTEST_PAUSE)
+}
+
+/// Asks for the request's key again and again, as long as a live lease stands in the way and the request waits.
+///
+/// # Cancel safety
+/// As far as `ask` is: whoever else waits goes on.
+pub(crate) async fn ask_patiently<S, A, F>(
+    idem: &Idem<S>,
+    request: &Request,
+    mut ask: A,
+) -> Result<Committed, Error>
+where
+    S: Store,
+    A: FnMut() -> F + Send,
+    F: Future<Output = Result<Committed, Error>> + Send,
+{
+    let first = ask().await?;
+    let Some(wait) = request.wait() else { return Ok(first) };
+    if Held::by(&first, request).is_none() {
+        return Ok(first);
+    }
+    let mut deadline = idem.store().sleep(wait);
+    let waiter = idem.waiting().enter(request.key());
+    let mut polls = BackOff::new(FIRST_POLL, LONGEST_POLL);
+    loop {
+        // Before the key is asked for, so that what is let go meanwhile is not missed.
+        let let_go = waiter.listen();
+        let committed = ask().await?;
+        let Some(held) = Held::by(&committed, request) else { return Ok(committed) };
+        let is_held_here = idem.waiting().is_held_here(request.key(), held.token);
+        let pause = if is_held_here { held.left } else { polls.pause().min(held.left) };
+        let pause = select(let_go, idem.store().sleep(pause.max(SHORTEST_PAUSE)));
+        if let Either::Right(_) = select(pause, &mut deadline).await {
+            return ask().await;
+        }
+    }
+}
