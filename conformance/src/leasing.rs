@@ -11,6 +11,9 @@ use crate::{callers::within, setup::start_plus, steps::LEASE};
 /// [`LEASE`] as a duration.
 pub(crate) const HELD_FOR: Duration = Duration::from_millis(LEASE.unsigned_abs());
 
+/// Longer than any case lasts by its clock.
+pub(crate) const LONG: Duration = Duration::from_secs(100_000);
+
 /// Claims a request's key for [`LEASE`] milliseconds, which must succeed.
 pub(crate) async fn acquired<S: Store + 'static>(
     idem: &Idem<S>,

@@ -189,15 +189,25 @@ macro_rules! __cases {
                 a_dropped_stale_lease_leaves_its_successor_alone
                 an_abandoned_lease_stays_until_its_end
                 a_cancelled_claim_leaves_its_key_free
+                what_runs_with_a_lease_is_done_once
+                a_failure_with_a_lease_follows_its_policy
+                work_that_outlives_its_lease_is_reported
+                a_panic_with_a_lease_ends_it
+            }
+            keeping_alive as keeping_alive, both_runtimes, [yes] {
                 a_lease_is_kept_alive_through_long_work
                 keeping_alive_stops_at_its_ceiling
                 a_ceiling_below_the_lease_cuts_it_short
                 a_lease_lost_while_kept_alive_is_reported
                 what_cannot_be_kept_alive_is_refused_before_the_work
-                what_runs_with_a_lease_is_done_once
-                a_failure_with_a_lease_follows_its_policy
-                work_that_outlives_its_lease_is_reported
-                a_panic_with_a_lease_ends_it
+                a_renewal_that_fails_is_tried_again
+            }
+            disturbed as disturbed, both_runtimes, [yes] {
+                a_completion_whose_answer_was_lost_is_found_again
+                what_was_completed_stays_when_its_lease_is_dropped
+                a_claim_whose_answer_was_lost_frees_its_key
+                what_was_done_is_recorded_when_the_store_is_back
+                what_cannot_be_recorded_is_reported
             }
             waiting as waiting, both_runtimes, [yes] {
                 a_waiter_is_woken_by_a_completion_and_asks_nothing_before

@@ -1,4 +1,4 @@
-//! A store that is watched: how many steps it was asked for.
+//! A store that is watched and disturbed: how many steps it has answered, and some of its answers are lost.
 
 use std::{
     sync::{
@@ -11,25 +11,44 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use idem_core::{
-    BoxFuture, BoxStep, Committed, Cursor, Error, Guarantees, Key, Page, Purged, Space, Store,
+    BoxFuture, BoxStep, Certainty, Committed, Cursor, Error, ErrorKind, Guarantees, Key, Page,
+    Purged, Space, Store,
 };
 
 use crate::callers::until;
 
-/// Counts the steps that the store behind it has answered.
+/// Counts the steps that the store behind it has answered, and disturbs them as it is told to.
 #[derive(Debug)]
 pub(crate) struct Watched<S> {
     store: S,
     steps: Steps,
 }
 
-/// How many steps were answered.
+/// The steps of a watched store.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Steps(Arc<AtomicUsize>);
+pub(crate) struct Steps(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    answered: AtomicUsize,
+    to_fail: AtomicUsize,
+    to_lose: AtomicUsize,
+}
 
 impl Steps {
+    /// How many were answered, whatever with.
     pub(crate) fn answered(&self) -> usize {
-        self.0.load(Ordering::SeqCst)
+        self.0.answered.load(Ordering::SeqCst)
+    }
+
+    /// The next ones, so many, are not carried out: the store cannot be reached.
+    pub(crate) fn fail(&self, count: usize) {
+        self.0.to_fail.store(count, Ordering::SeqCst);
+    }
+
+    /// Of the next ones, so many, the answer is lost after they were carried out.
+    pub(crate) fn lose(&self, count: usize) {
+        self.0.to_lose.store(count, Ordering::SeqCst);
     }
 
     /// Waits until so many were answered.
@@ -45,6 +64,15 @@ impl<S> Watched<S> {
     }
 }
 
+fn take_one(count: &AtomicUsize) -> bool {
+    let less = |count: usize| count.checked_sub(1);
+    count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
+}
+
+fn unreachable(certainty: Certainty) -> Error {
+    Error::new(ErrorKind::Unreachable { waited: Duration::ZERO }, certainty)
+}
+
 #[async_trait]
 impl<S: Store> Store for Watched<S> {
     type Transaction = S::Transaction;
@@ -54,8 +82,16 @@ impl<S: Store> Store for Watched<S> {
         key: &Key,
         step: BoxStep<Self::Transaction>,
     ) -> Result<Committed, Error> {
-        let answer = self.store.transact(key, step).await;
-        self.steps.0.fetch_add(1, Ordering::SeqCst);
+        let counts = &self.steps.0;
+        let answer = if take_one(&counts.to_fail) {
+            Err(unreachable(Certainty::NothingDone))
+        } else if take_one(&counts.to_lose) {
+            drop(self.store.transact(key, step).await);
+            Err(unreachable(Certainty::Unknown))
+        } else {
+            self.store.transact(key, step).await
+        };
+        counts.answered.fetch_add(1, Ordering::SeqCst);
         answer
     }
 

@@ -8,14 +8,11 @@ use tokio::task::JoinHandle;
 use crate::{
     Fixture,
     callers::{joined, until, within},
-    leasing::{HELD_FOR, acquired, end, in_progress, refused},
+    leasing::{HELD_FOR, LONG, acquired, end, in_progress, refused},
     setup::{Setup, add, key, request, start_plus},
     steps::LEASE,
     watched::{Steps, Watched},
 };
-
-/// Longer than the lease.
-const LONG: Duration = Duration::from_secs(100_000);
 
 /// One who waits, as a task; its deadline is so far away.
 fn waiter<S: Store + 'static>(
@@ -65,7 +62,7 @@ pub async fn a_waiter_is_woken_by_a_completion_and_asks_nothing_before<F: Fixtur
     // Also after a renewal: at the old end it looks once, and waits on.
     lease.renew(HELD_FOR).await.unwrap();
     assert_eq!(steps.answered(), 4, "the waiter must not poll");
-    setup.clock.set(start_plus(2 * LEASE - 1_001));
+    setup.clock.set(end());
     steps.reach(5).await;
     sleeping(&setup, 1).await;
     assert_eq!(lease.complete(7).await.unwrap(), 7);
