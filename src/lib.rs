@@ -14,12 +14,24 @@
 mod open;
 
 pub use idem_core::{
-    BoxError, Certainty, Clock, ClockSource, Cursor, Delays, Durability, DynStore, EffectError,
-    Error, ErrorKind, Fingerprint, FingerprintError, Guarantees, Idem, Key, Kind, ManualClock,
-    Outcome, Page, Purged, Purger, Receipt, Record, Request, Retention, Sharing, Space, Span,
-    State, Store, SystemClock, Timestamp, Token, Transaction, consumer, erase,
+    BoxError, Certainty, Claim, Clock, ClockSource, Cursor, Delays, Durability, DynStore,
+    EffectError, Error, ErrorKind, Fingerprint, FingerprintError, Guarantees, Idem, KeptAlive, Key,
+    Kind, Lease, LeaseError, LeasedOutcome, ManualClock, OnFailure, Outcome, Page, Purged, Purger,
+    Receipt, Record, Request, Retention, Sharing, Space, Span, State, Store, SystemClock,
+    Timestamp, Token, Transaction, Turn, consumer, erase,
 };
 pub use open::open;
+
+#[cfg_attr(feature = "memory", doc = include_str!("choosing.md"))]
+#[cfg_attr(
+    not(feature = "memory"),
+    doc = "The page is made with the feature `memory`, since its examples are."
+)]
+pub mod choosing {
+    // For the links of the page.
+    #[allow(unused_imports)]
+    use super::*;
+}
 
 /// What is needed to write a backend, and to step around the typed front.
 pub mod backend {
