@@ -218,6 +218,7 @@ macro_rules! __cases {
                 a_cancelled_waiter_strands_nobody
                 of_many_waiters_one_runs
                 only_a_live_lease_is_waited_for
+                holders_take_turns_and_nobody_is_stranded
             }
             changes as changes, current_thread, [yes] {
                 a_claim_is_stored_exactly

@@ -159,3 +159,50 @@ where
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        pin::pin,
+        task::{Context, Waker},
+    };
+
+    fn token(token: u64) -> Token {
+        Token::from_u64(token).unwrap()
+    }
+
+    fn is_ready(listener: &mut EventListener) -> bool {
+        pin!(listener).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn letting_go_wakes_all_who_listened_before_and_leaves_nothing_behind() {
+        let (waiting, key) = (Waiting::default(), Key::new("t", "o", "k").unwrap());
+        waiting.hold(&key, token(1));
+        let waiters = [waiting.enter(&key), waiting.enter(&key)];
+        let [mut first, mut second] = waiters.each_ref().map(Waiter::listen);
+        assert!(!is_ready(&mut first));
+        assert!(waiting.is_held_here(&key, token(1)) && !waiting.is_held_here(&key, token(2)));
+        waiting.let_go(&key, token(1));
+        let mut late = waiters[0].listen();
+        assert!(is_ready(&mut first) && is_ready(&mut second) && !is_ready(&mut late));
+        assert!(!waiting.is_held_here(&key, token(1)));
+        drop(waiters);
+        assert!(waiting.places().is_empty());
+    }
+
+    #[test]
+    fn a_stale_holder_that_lets_go_leaves_its_successor_noted() {
+        let (waiting, key) = (Waiting::default(), Key::new("t", "o", "k").unwrap());
+        waiting.hold(&key, token(1));
+        waiting.hold(&key, token(2));
+        waiting.let_go(&key, token(1));
+        assert!(waiting.is_held_here(&key, token(2)));
+        waiting.let_go(&key, token(2));
+        assert!(waiting.places().is_empty());
+        // Nobody is there any more.
+        waiting.let_go(&key, token(2));
+        assert!(waiting.places().is_empty());
+    }
+}

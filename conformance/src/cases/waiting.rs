@@ -1,13 +1,19 @@
 //! Waiting for whoever holds a key.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use idem_core::{BoxFuture, Claim, Error, Idem, Lease, Outcome, Request, Store, Transaction};
 use tokio::task::JoinHandle;
 
 use crate::{
     Fixture,
-    callers::{joined, until, within},
+    callers::{joined, together, until, within},
     leasing::{HELD_FOR, LONG, acquired, end, in_progress, refused},
     setup::{Setup, add, key, request, start_plus},
     steps::LEASE,
@@ -221,4 +227,37 @@ pub async fn only_a_live_lease_is_waited_for<F: Fixture>() {
     assert_eq!(lease.complete(7).await.unwrap(), 7);
     assert_eq!(ask(request("a", "p")).await, Outcome::Replayed(7));
     assert_eq!(setup.receipt(&key("a")).await.result, "7");
+}
+
+/// 69, 73. Holders of one key that wait for each other take turns, one at a time, and nobody is stranded.
+pub async fn holders_take_turns_and_nobody_is_stranded<F: Fixture>() {
+    const TURNS: usize = 20;
+    let setup = Setup::<F>::new().await;
+    let is_held = Arc::new(AtomicBool::new(false));
+    let holders = (0..8).map(|number| {
+        let (idem, is_held) = (setup.idem.clone(), Arc::clone(&is_held));
+        let turns: BoxFuture<_> = Box::pin(async move {
+            let mut tokens = Vec::new();
+            // The clock stands still: who is not woken waits for ever.
+            let request = request("a", "p").wait_for(LONG);
+            for turn in 0..TURNS {
+                let lease = acquired(&idem, &request).await;
+                assert!(!is_held.swap(true, Ordering::SeqCst), "one holder at a time");
+                tokens.push(lease.token());
+                tokio::task::yield_now().await;
+                is_held.store(false, Ordering::SeqCst);
+                if (turn + number) % 3 == 0 {
+                    drop(lease);
+                } else {
+                    lease.release().await.unwrap();
+                }
+            }
+            tokens
+        });
+        turns
+    });
+    let mut tokens: Vec<_> = together(holders).await.concat();
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!(tokens.len(), 8 * TURNS, "each turn has a token of its own");
 }

@@ -23,6 +23,14 @@ use crate::{
 /// next is told that it takes over. So does a panic, and a lease that nobody ends ends by itself. If nothing
 /// happened outside, say so by [`Lease::release`].
 ///
+/// ```compile_fail,E0382
+/// # use idem_core::{Lease, LeaseError, Store};
+/// # async fn twice<S: Store + 'static>(lease: Lease<S, u64>) -> Result<(), LeaseError<S, u64>> {
+/// lease.complete(1).await?;
+/// lease.complete(2).await?; // use of moved value
+/// # Ok(()) }
+/// ```
+///
 /// # The token
 /// The lease's [token](Lease::token) is a fencing token. A holder that was held up (a long pause, a slow network)
 /// can still be at work when its lease has ended and another holds the key; only what the lease protects can
