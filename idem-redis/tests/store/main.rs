@@ -16,6 +16,7 @@ mod hazards;
 mod integers;
 mod killed_connections;
 mod late;
+mod leases;
 mod lost_replies;
 mod memory;
 mod refusals;

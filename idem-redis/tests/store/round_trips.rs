@@ -35,14 +35,18 @@ fn commands(server: &Server) -> u64 {
 }
 
 /// Asserts that `call` sends so many commands.
-async fn costs<T>(server: &Server, commands_sent: u64, call: impl Future<Output = T>) -> T {
+pub(crate) async fn costs<T>(
+    server: &Server,
+    commands_sent: u64,
+    call: impl Future<Output = T>,
+) -> T {
     let before = commands(server);
     let answer = call.await;
     assert_eq!(commands(server) - before, commands_sent, "commands sent");
     answer
 }
 
-async fn warm(server: &Server, speculative: bool) -> Front {
+pub(crate) async fn warm(server: &Server, speculative: bool) -> Front {
     let idem = open_with(RedisStore::builder().speculative(speculative), &server.url()).await;
     put_first(&idem, "warm").await;
     assert_eq!(idem.mark_processed("warm", "1").await.unwrap(), Marked::First);

@@ -1,0 +1,57 @@
+//! Leases on a real server, under its clock.
+
+use std::time::Duration;
+
+use idem_core::{Claim, Idem, Lease, Request};
+use idem_redis::{RedisStore, testing::Server};
+
+use crate::{
+    round_trips::{costs, warm},
+    setup::*,
+};
+
+type Held = Lease<RedisStore, u64>;
+
+async fn acquired(idem: &Idem<RedisStore>, request: &Request, lease: Duration) -> Held {
+    match idem.claim(request, lease).await.unwrap() {
+        Claim::Acquired(lease) => lease,
+        other => panic!("the key must be free: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn each_step_of_a_lease_is_one_round_trip() {
+    const LEASE: Duration = Duration::from_secs(600);
+    let server = Server::start().unwrap();
+    let idem = warm(&server, false).await;
+    let request = request("k", "p");
+    let mut lease = costs(&server, 1, acquired(&idem, &request, LEASE)).await;
+    costs(&server, 1, lease.renew(LEASE)).await.unwrap();
+    costs(&server, 1, lease.renew(2 * LEASE)).await.unwrap();
+    costs(&server, 1, lease.release()).await.unwrap();
+    let lease = acquired(&idem, &request, LEASE).await;
+    assert_eq!(costs(&server, 1, lease.complete(7)).await.unwrap(), 7);
+    // A stale holder's is refused by one, too.
+    let other = open(&server.url()).await;
+    let request = crate::setup::request("stale", "p");
+    let lease = acquired(&idem, &request, Duration::from_millis(1)).await;
+    acquired(&other, &request.wait_for(Duration::from_secs(20)), LEASE).await.abandon();
+    assert!(costs(&server, 1, lease.complete(7)).await.is_err());
+}
+
+#[tokio::test]
+async fn a_waiter_takes_over_when_the_lease_ends_by_the_servers_clock() {
+    let server = Server::start().unwrap();
+    let (idem, other) = (open(&server.url()).await, open(&server.url()).await);
+    let request = request("k", "p");
+    let holder = acquired(&idem, &request, Duration::from_millis(300)).await;
+    let patient = request.wait_for(Duration::from_secs(20));
+    // One that is woken by nobody, and one whose front knows the holder.
+    for waiter in [&other, &idem] {
+        let next = acquired(waiter, &patient, Duration::from_millis(300)).await;
+        assert!(server_time(&server) >= holder.until().as_millis(), "not before its end");
+        assert!(next.took_over() >= Some(holder.token()), "{next:?} after {holder:?}");
+        next.abandon();
+    }
+    holder.abandon();
+}
