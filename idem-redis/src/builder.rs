@@ -161,7 +161,8 @@ impl RedisBuilder {
     }
 }
 
-fn timeout(field: &'static str, timeout: Duration) -> Result<Duration, Error> {
+/// A timeout that the driver and the runtime can keep.
+pub(crate) fn timeout(field: &'static str, timeout: Duration) -> Result<Duration, Error> {
     // A day is what no timer of the runtime minds.
     if timeout < Duration::from_millis(1) || timeout > Duration::from_secs(24 * 60 * 60) {
         let problem = "give a millisecond to a day";

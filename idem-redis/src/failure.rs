@@ -113,9 +113,10 @@ fn refusal(cause: &RedisError) -> ErrorKind {
         Some("OOM") => ErrorKind::Full,
         Some("NOAUTH" | "WRONGPASS" | "NOPERM") => ErrorKind::Denied,
         Some("WRONGTYPE") => ErrorKind::Damaged {
-            problem: "a key under the prefix holds another type: another program writes there, \
-                      give each a prefix of its own"
-                .to_string(),
+            problem:
+                "a key under the prefix, or of the stream, holds another type: another program \
+                      writes there, give each names of its own"
+                    .to_string(),
         },
         Some("MOVED" | "ASK") => ErrorKind::InvalidSetting {
             field: "URL",

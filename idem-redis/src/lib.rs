@@ -105,6 +105,9 @@ mod server_time;
 mod settle;
 mod stamping;
 mod store;
+#[cfg(feature = "streams")]
+#[cfg_attr(docsrs, doc(cfg(feature = "streams")))]
+pub mod streams;
 mod sweep;
 mod target;
 mod transaction;

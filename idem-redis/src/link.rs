@@ -276,6 +276,12 @@ impl Patience {
         self.bear(failure).await.map_err(nothing_done)
     }
 
+    /// How long the call has taken.
+    #[cfg(feature = "streams")]
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
     /// Half of the delay, and a random part of the other half, so that callers do not come in step.
     fn next_delay(&mut self) -> Duration {
         let delay = self.delay;

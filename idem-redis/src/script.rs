@@ -28,7 +28,7 @@ pub(crate) struct Script {
 
 impl Script {
     /// Its first line says what the server must check before it runs (Redis 7, "Eval flags").
-    fn new(first_line: &str, body: &str) -> Self {
+    pub(crate) fn new(first_line: &str, body: &str) -> Self {
         let source = format!("{first_line}\n{body}");
         let digest = redis::Script::new(&source).get_hash().to_string();
         Self { source, digest }

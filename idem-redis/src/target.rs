@@ -8,6 +8,7 @@ use redis::{
 use crate::link::{Timeouts, Wire};
 
 /// A server, or the servers of a cluster.
+#[derive(Clone)]
 pub(crate) enum Target {
     Single {
         client: Box<Client>,
