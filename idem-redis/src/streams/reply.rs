@@ -86,3 +86,79 @@ fn list(value: Value) -> Option<Vec<Value>> {
 fn array<const N: usize>(value: Value) -> Option<[Value; N]> {
     list(value)?.try_into().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.into())
+    }
+
+    fn array<const N: usize>(values: [Value; N]) -> Value {
+        Value::Array(values.into())
+    }
+
+    fn sent(id: &str, value: &str) -> Message {
+        Message {
+            id: id.to_string(),
+            fields: vec![(Bytes::from("n"), Bytes::from(value.to_string()))],
+        }
+    }
+
+    #[test]
+    fn entries_are_read_by_either_protocol() {
+        let entry = |id, value| array([bulk(id), array([bulk("n"), bulk(value)])]);
+        let entries = || array([entry("1-0", "a"), entry("2-0", "b")]);
+        let expected = Some(vec![(sent("1-0", "a"), 1), (sent("2-0", "b"), 1)]);
+        assert_eq!(read(array([array([bulk("s"), entries()])])), expected);
+        assert_eq!(read(Value::Map(vec![(bulk("s"), entries())])), expected);
+        assert_eq!(read(Value::Nil), Some(Vec::new()));
+    }
+
+    #[test]
+    fn what_was_taken_over_has_its_count() {
+        let fields = || array([bulk("n"), bulk("a")]);
+        let taken = |count| array([array([bulk("1-0"), fields(), count])]);
+        let answer = |count| claimed(array([bulk("3-0"), taken(count)]));
+        assert_eq!(answer(Value::Int(4)), Some(("3-0".to_string(), vec![(sent("1-0", "a"), 4)])));
+        assert_eq!(answer(Value::Int(-1)), None);
+        assert_eq!(answer(bulk("4")), None);
+    }
+
+    #[test]
+    fn a_settlement_is_of_the_question_that_was_asked() {
+        let answer = || array([bulk("7"), bulk("done")]);
+        assert_eq!(settled(answer(), 7).as_deref(), Some("done"));
+        assert_eq!(settled(answer(), 8), None);
+    }
+
+    #[test]
+    fn an_answer_of_another_kind_is_none() {
+        let odd = || {
+            [
+                Value::Okay,
+                Value::Int(1),
+                bulk("1-0"),
+                array([bulk("1-0")]),
+                array([bulk("0-0"), bulk("x")]),
+                array([array([bulk("s"), array([Value::Nil])])]),
+                array([array([bulk("s"), array([array([bulk("1-0"), Value::Nil])])])]),
+                array([array([bulk("s"), array([array([bulk("1-0"), array([bulk("n")])])])])]),
+                array([
+                    bulk("0-0"),
+                    array([array([bulk("1-0"), array([bulk("n")]), Value::Int(1)])]),
+                ]),
+            ]
+        };
+        for answer in odd() {
+            assert_eq!(read(answer.clone()), None, "{answer:?}");
+            assert_eq!(claimed(answer.clone()), None, "{answer:?}");
+            assert_eq!(settled(answer.clone(), 7), None, "{answer:?}");
+        }
+        for answer in [Value::Nil, Value::Map(Vec::new())] {
+            assert_eq!(claimed(answer.clone()), None);
+            assert_eq!(settled(answer, 7), None);
+        }
+    }
+}
