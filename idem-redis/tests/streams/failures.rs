@@ -79,18 +79,23 @@ fn ids_in_flight(server: &Server) -> Vec<String> {
 async fn a_server_that_is_gone_is_an_error_until_it_is_back() {
     let durable = Server::builder().arg("--appendonly", "yes").arg("--appendfsync", "always");
     let mut server = durable.start().unwrap();
-    let hasty = builder().response_timeout(Duration::from_millis(50));
+    let hasty = builder().response_timeout(Duration::from_millis(1_000));
     let queue = hasty.open(&server.url()).await.unwrap();
     let id = send(&queue, 1).await;
     let delivery = one(&queue).await;
     server.kill().unwrap();
+    let reason = reason();
+    let (receive, send_one) = (queue.receive(1), queue.send([("number", "2")]));
+    let (ack, nack) = (queue.ack(&delivery.tag), queue.nack(&delivery.tag, &reason));
+    let (aside, extend) = (queue.set_aside(&delivery.tag, &reason), queue.extend(&delivery.tag));
+    let answers = tokio::join!(receive, send_one, ack, nack, aside, extend);
     let errors = [
-        queue.receive(1).await.map(drop).unwrap_err(),
-        queue.ack(&delivery.tag).await.unwrap_err(),
-        queue.nack(&delivery.tag, &reason()).await.unwrap_err(),
-        queue.set_aside(&delivery.tag, &reason()).await.unwrap_err(),
-        queue.extend(&delivery.tag).await.unwrap_err(),
-        queue.send([("number", "2")]).await.unwrap_err().into(),
+        answers.0.unwrap_err(),
+        answers.1.unwrap_err().into(),
+        answers.2.unwrap_err(),
+        answers.3.unwrap_err(),
+        answers.4.unwrap_err(),
+        answers.5.unwrap_err(),
     ];
     for error in errors {
         assert!(matches!(kind_of(&error), ErrorKind::Unreachable { .. }), "{error:?}");

@@ -124,3 +124,36 @@ async fn an_old_entry_is_found_among_many() {
     }
     assert_eq!(found, ["3000-1", "1-1", "1500-1"]);
 }
+
+/// The search goes on where it was, and begins anew when it comes to the end.
+#[tokio::test]
+async fn an_old_entry_is_found_before_the_last_one_that_was() {
+    let server = Server::start().unwrap();
+    let (a, b) = (open(&server).await, open(&server).await);
+    let mut sent = Vec::new();
+    for number in 0..3 {
+        sent.push(send(&a, number).await);
+    }
+    a.receive(3).await.unwrap();
+    for old in [1, 0] {
+        age(&server, &sent[old]);
+        assert_eq!(ids(&b.receive(1).await.unwrap()), [&*sent[old]]);
+    }
+}
+
+/// More than one look is needed for them.
+#[tokio::test]
+async fn no_more_old_entries_are_taken_over_than_asked_for() {
+    let server = Server::start().unwrap();
+    let (a, b) = (open(&server).await, open(&server).await);
+    let mut sent = Vec::new();
+    for number in 0..60 {
+        sent.push(send(&a, number).await);
+    }
+    a.receive(60).await.unwrap();
+    for old in [0, 57, 58, 59] {
+        age(&server, &sent[old]);
+    }
+    assert_eq!(ids(&b.receive(2).await.unwrap()), [&*sent[0], &sent[57]]);
+    assert_eq!(ids(&b.receive(3).await.unwrap()), [&*sent[58], &sent[59]]);
+}
