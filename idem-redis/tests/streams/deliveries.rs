@@ -139,3 +139,11 @@ async fn a_receive_waits_as_long_as_told() {
     assert_eq!(queue.visibility(), Some(Duration::from_secs(30)));
     assert_eq!(queue.horizon(), None);
 }
+
+#[tokio::test]
+async fn a_receive_may_wait_for_longer_than_an_answer_may_take() {
+    let server = Server::start().unwrap();
+    let (block, response) = (Duration::from_millis(700), Duration::from_millis(300));
+    let queue = builder().block(block).response_timeout(response);
+    nothing_comes(&queue.open(&server.url()).await.unwrap()).await;
+}

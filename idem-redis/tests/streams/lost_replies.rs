@@ -1,6 +1,8 @@
 //! Replies that are lost: a call finds out what became of it, or says that it does not know.
 
-use idem_core::{Certainty, ErrorKind, consumer::Queue};
+use std::time::Duration;
+
+use idem_core::{Certainty, Error, ErrorKind, consumer::Queue};
 use idem_redis::{
     streams::StreamQueue,
     testing::{Mode, Proxy, Server},
@@ -133,4 +135,22 @@ async fn an_entry_whose_answer_is_lost_may_have_been_added() {
     assert_eq!(error.certainty(), Certainty::Unknown);
     one(&queue).await;
     nothing_comes(&queue).await;
+}
+
+#[tokio::test]
+async fn an_ack_whose_answer_cannot_be_asked_for_again_may_have_been_done() {
+    let server = Server::start().unwrap();
+    let proxy = Proxy::before(&server).unwrap();
+    let hasty = builder().response_timeout(Duration::from_millis(500));
+    let queue = hasty.open(&proxy.url()).await.unwrap();
+    send(&queue, 1).await;
+    let delivery = one(&queue).await;
+    // From now on the server knows the script, so that the ack is one command.
+    queue.extend(&delivery.tag).await.unwrap();
+    proxy.set(cut(1, b"EVALSHA"));
+    proxy.close();
+    let error = queue.ack(&delivery.tag).await.unwrap_err();
+    assert!(matches!(kind_of(&error), ErrorKind::Unreachable { .. }), "{error:?}");
+    assert_eq!(error.downcast_ref::<Error>().unwrap().certainty(), Certainty::Unknown);
+    assert!(in_flight(&server).is_empty(), "it was done");
 }
