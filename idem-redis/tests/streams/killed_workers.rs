@@ -1,4 +1,6 @@
 //! Workers that are killed: this test runs itself as a child. Whatever the instant, each event is counted once.
+//!
+//! The environment variable `IDEM_ROUNDS` says how often.
 
 use std::{
     env,
