@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use idem_core::{Delays, EffectError, Idem, Outcome, Store};
+use idem_core::{Delays, EffectError, Idem, ManualClock, Outcome, Store};
 use tokio::{
     runtime::Builder,
     sync::{Barrier, oneshot},
@@ -35,6 +35,33 @@ pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
         }
     };
     within(what, waited).await;
+}
+
+/// Waits for `future` while the clock moves on by `step` again and again, within [`PATIENCE`]: for what sleeps
+/// on that clock. Both are driven by the caller's task.
+pub async fn as_time_passes<T>(
+    what: &str,
+    clock: &ManualClock,
+    step: Duration,
+    future: impl Future<Output = T>,
+) -> T {
+    let passing = async {
+        loop {
+            clock.advance(step);
+            give_way().await;
+        }
+    };
+    let either = async {
+        tokio::select! { done = future => done, never = passing => never }
+    };
+    within(what, either).await
+}
+
+/// Lets the other futures of this task, and the other tasks of this thread, go on for a while.
+pub async fn give_way() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Waits for a task with the bound of [`PATIENCE`].

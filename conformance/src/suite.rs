@@ -228,24 +228,38 @@ macro_rules! __cases {
                 a_steps_writes_are_committed_with_its_change
                 a_failed_step_leaves_neither_write_nor_change
             }
-            consumers as consumers, current_thread, [yes] {
+            consumers as consumers, both_runtimes, [yes] {
                 a_marked_event_is_processed_and_marking_again_says_so
                 consumers_do_not_see_each_others_marks
+                of_many_marks_one_is_first
                 a_failure_is_not_marked_and_a_success_is
                 a_recorded_event_is_a_duplicate_to_a_handler
                 an_atomic_handler_that_failed_leaves_no_write
-                a_queue_with_a_failure_and_a_duplicate_ends_at_its_sum
-                a_delivery_that_was_not_acked_takes_no_second_effect
-                duplicates_are_acked_without_running
                 a_handler_does_not_run_on_a_claimed_event
-                a_panicking_handler_is_a_failed_delivery
                 a_handler_whose_mark_cannot_be_made_does_not_run
                 a_mark_lives_forever_unless_told
                 a_consumer_is_no_tenant_of_its_name
-            }
-            consumers as consumers_in_parallel, multi_thread, [yes] {
-                of_many_marks_one_is_first
                 of_many_deliveries_to_an_atomic_handler_one_takes_effect
+                a_repeated_event_with_another_payload_is_a_conflict_if_asked
+                a_payload_without_a_fingerprint_does_not_run
+            }
+            consumers_queue as queues, both_runtimes, [yes] {
+                a_queue_with_a_failure_and_a_duplicate_ends_at_its_sum
+                a_delivery_that_was_not_acked_takes_no_second_effect
+                duplicates_are_acked_without_running
+                a_poisoned_message_is_set_aside_while_others_go_on
+                a_late_ack_settles_nothing
+                a_panicking_handler_is_a_failed_delivery
+                deliveries_of_one_event_at_the_same_time_run_once
+                many_deliveries_are_handled_at_the_same_time
+                many_loops_on_one_queue_handle_each_event_once
+                a_loop_that_is_ended_finishes_what_it_began_and_begins_no_more
+                a_delivery_is_kept_in_flight_while_it_is_in_hand
+                a_queue_that_fails_for_a_while_is_asked_again
+                a_claimed_event_waits_for_its_leases_end_and_costs_no_attempt
+                a_conflict_is_set_aside_at_once
+                marks_that_may_expire_too_early_are_refused
+                a_closed_store_ends_the_loop_and_gives_back
             }
         }
     };

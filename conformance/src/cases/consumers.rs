@@ -1,115 +1,21 @@
-//! Each event takes effect once per consumer.
+//! Each event takes effect once per consumer: marks and handlers.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use async_trait::async_trait;
 use idem_core::{
-    BoxError, Certainty, Clock, EffectError, Error, ErrorKind, Idem, Key, Outcome, Request, Space,
-    Store, Timestamp, Transaction,
-    consumer::{Consumed, Delivery, Handled, Handler, Marked, Queue, Recorder, consume},
-    testing::MemoryQueue,
+    Certainty, Clock, ErrorKind, Fingerprint, Key, Outcome, Request, Space, Store, Timestamp,
+    consumer::{Handled, Handler, Marked, Recorder},
 };
 use tokio::{sync::Barrier, task::JoinSet};
 
 use crate::{
     Fixture,
     callers::within,
-    setup::{Setup, Tx, add, count_in, kept, request_for, start_plus},
+    setup::{Setup, add, count_in, kept, request_for, start_plus},
     steps::{LEASE, claimed, lease},
 };
 
-/// A payment; a broken one fails whoever handles it.
-#[derive(Clone, Copy, Debug)]
-struct Payment {
-    amount: u64,
-    is_broken: bool,
-}
-
-const fn pays(amount: u64) -> Payment {
-    Payment { amount, is_broken: false }
-}
-
-const BROKEN: Payment = Payment { amount: 100, is_broken: true };
-
-/// What a broken payment fails with.
-#[derive(Debug)]
-struct Broken;
-
-impl std::fmt::Display for Broken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the payment is broken")
-    }
-}
-
-impl std::error::Error for Broken {}
-
-/// How often a handler ran, found a duplicate, and failed.
-fn counts(consumed: Consumed) -> [u64; 3] {
-    [consumed.ran, consumed.duplicates, consumed.failed]
-}
-
-/// A handler of payments in one of its modes, and where their sum is.
-struct Till<S: Store> {
-    handler: Handler<S, Payment>,
-    idem: Idem<S>,
-    outside: Option<Arc<AtomicU64>>,
-}
-
-impl<S: Store + 'static> Till<S> {
-    /// One whose sum is in the store, written with the mark.
-    fn atomic(idem: &Idem<S>) -> Self {
-        let handle = |tx: &mut S::Transaction, payment: &Payment| pay(tx, *payment);
-        let handler = Handler::atomic(idem, "billing", handle).unwrap();
-        Self { handler, idem: idem.clone(), outside: None }
-    }
-
-    /// One whose sum is outside the store; the mark follows.
-    fn outside(idem: &Idem<S>) -> Self {
-        let outside = Arc::new(AtomicU64::new(0));
-        let sum = Arc::clone(&outside);
-        let handle = move |payment: Payment| {
-            let sum = Arc::clone(&sum);
-            async move {
-                if payment.is_broken {
-                    return Err(Broken);
-                }
-                sum.fetch_add(payment.amount, Ordering::SeqCst);
-                Ok(())
-            }
-        };
-        let handler = Handler::new(idem, "billing", handle).unwrap();
-        Self { handler, idem: idem.clone(), outside: Some(outside) }
-    }
-
-    fn both(idem: &Idem<S>) -> [Self; 2] {
-        [Self::atomic(idem), Self::outside(idem)]
-    }
-
-    async fn sum(&self) -> u64 {
-        match &self.outside {
-            Some(sum) => sum.load(Ordering::SeqCst),
-            None => count_in(&self.idem, &Space::consumer("billing").unwrap(), "sum").await,
-        }
-    }
-}
-
-/// Adds a payment to the sum, then fails if it is broken.
-fn pay<Tx: Transaction + ?Sized>(tx: &mut Tx, payment: Payment) -> Result<(), EffectError> {
-    let sum = tx.get(b"sum")?.map_or("0".into(), |sum| String::from_utf8_lossy(&sum).into_owned());
-    let sum = sum.parse::<u64>()? + payment.amount;
-    tx.put(b"sum", sum.to_string().as_bytes())?;
-    if payment.is_broken { Err(Broken.into()) } else { Ok(()) }
-}
-
-async fn is_marked<S: Store>(idem: &Idem<S>, event_id: &str) -> bool {
-    idem.store().is_processed("billing", event_id).await.unwrap()
-}
+use super::till::{BROKEN, Broken, Payment, Till, is_marked, pay, pays};
 
 /// 90. An unmarked event is not processed, a marked one is; marking again is harmless and says so.
 pub async fn a_marked_event_is_processed_and_marking_again_says_so<F: Fixture>() {
@@ -228,104 +134,6 @@ pub async fn an_atomic_handler_that_failed_leaves_no_write<F: Fixture>() {
     assert_eq!(till.sum().await, 101);
 }
 
-/// 95. A payment of 100, once failing and once more, and one of 50: the balance is 150, and the queue empty.
-pub async fn a_queue_with_a_failure_and_a_duplicate_ends_at_its_sum<F: Fixture>() {
-    for mode in [0, 1] {
-        let setup = Setup::<F>::new().await;
-        let till = &Till::both(&setup.idem)[mode];
-        let queue = MemoryQueue::new();
-        queue.send("e-100", BROKEN);
-        queue.send("e-100", pays(100));
-        queue.send("e-50", pays(50));
-        let consumed = consume(&queue, &till.handler).await.unwrap();
-        // The broken delivery comes again when its event is done.
-        assert_eq!(counts(consumed), [2, 1, 1]);
-        assert_eq!(till.sum().await, 150);
-        assert!(queue.is_empty(), "what was handled must be acked: {queue:?}");
-    }
-}
-
-/// 96. A crash between the commit and the ack: delivered again, acked, and no second effect.
-pub async fn a_delivery_that_was_not_acked_takes_no_second_effect<F: Fixture>() {
-    for mode in [0, 1] {
-        let setup = Setup::<F>::new().await;
-        let till = &Till::both(&setup.idem)[mode];
-        let queue = LosesAnAck { queue: MemoryQueue::new(), loses: AtomicBool::new(true) };
-        queue.queue.send("e-100", pays(100));
-        queue.queue.send("e-50", pays(50));
-        let error = consume(&queue, &till.handler).await.unwrap_err();
-        assert!(error.is::<Broken>(), "the queue's own error: {error:?}");
-        assert_eq!((till.sum().await, queue.queue.in_flight()), (100, 1));
-        assert!(is_marked(&setup.idem, "e-100").await, "the commit came before the ack");
-        queue.queue.take_back();
-        let consumed = consume(&queue, &till.handler).await.unwrap();
-        assert_eq!(counts(consumed), [1, 1, 0]);
-        assert_eq!(till.sum().await, 150);
-        assert!(queue.queue.is_empty());
-    }
-}
-
-/// A queue whose consumer crashes before its first ack.
-struct LosesAnAck {
-    queue: MemoryQueue<Payment>,
-    loses: AtomicBool,
-}
-
-#[async_trait]
-impl Queue for LosesAnAck {
-    type Message = Payment;
-    type Tag = u64;
-
-    async fn receive(&self, max: usize) -> Result<Vec<Delivery<Payment, u64>>, BoxError> {
-        self.queue.receive(max).await
-    }
-
-    async fn ack(&self, tag: &u64) -> Result<(), BoxError> {
-        if self.loses.swap(false, Ordering::SeqCst) {
-            return Err(Broken.into());
-        }
-        self.queue.ack(tag).await
-    }
-
-    async fn nack(&self, tag: &u64, reason: &Error) -> Result<(), BoxError> {
-        self.queue.nack(tag, reason).await
-    }
-
-    async fn set_aside(&self, tag: &u64, reason: &Error) -> Result<(), BoxError> {
-        self.queue.set_aside(tag, reason).await
-    }
-
-    async fn extend(&self, tag: &u64) -> Result<(), BoxError> {
-        self.queue.extend(tag).await
-    }
-
-    fn visibility(&self) -> Option<Duration> {
-        self.queue.visibility()
-    }
-
-    fn horizon(&self) -> Option<Duration> {
-        self.queue.horizon()
-    }
-}
-
-/// 97. A duplicate inside one batch, and an event that was recorded earlier, are acked and do not run.
-pub async fn duplicates_are_acked_without_running<F: Fixture>() {
-    for mode in [0, 1] {
-        let setup = Setup::<F>::new().await;
-        let till = &Till::both(&setup.idem)[mode];
-        let earlier = setup.idem.store().mark_processed("billing", "earlier").await.unwrap();
-        assert_eq!(earlier, Marked::First);
-        let queue = MemoryQueue::new();
-        for (event, amount) in [("earlier", 1), ("twice", 10), ("twice", 10), ("once", 100)] {
-            queue.send(event, pays(amount));
-        }
-        let consumed = consume(&queue, &till.handler).await.unwrap();
-        assert_eq!(counts(consumed), [2, 2, 0]);
-        assert_eq!(till.sum().await, 110);
-        assert!(queue.is_empty(), "duplicates must be acked: {queue:?}");
-    }
-}
-
 /// 93. A handler does not run while a live claim holds its event, whichever its mode.
 pub async fn a_handler_does_not_run_on_a_claimed_event<F: Fixture>() {
     let setup = Setup::<F>::new().await;
@@ -345,34 +153,6 @@ pub async fn a_handler_does_not_run_on_a_claimed_event<F: Fixture>() {
         assert_eq!(till.handler.handle(&event_id, pays(1)).await.unwrap(), Handled::Ran);
         assert_eq!(till.sum().await, before + 1);
         assert!(is_marked(&setup.idem, &event_id).await);
-    }
-}
-
-/// 93. A panic of a handler is one failed delivery: the event is not marked and comes again.
-pub async fn a_panicking_handler_is_a_failed_delivery<F: Fixture>() {
-    for atomic in [true, false] {
-        let setup = Setup::<F>::new().await;
-        let first = Arc::new(AtomicBool::new(true));
-        let panics_once = move || assert!(!first.swap(false, Ordering::SeqCst), "the first time");
-        let handler = if atomic {
-            Handler::atomic(&setup.idem, "billing", move |tx: &mut Tx<F>, _: &()| {
-                add(tx, "count")?;
-                panics_once();
-                Ok(())
-            })
-        } else {
-            Handler::new(&setup.idem, "billing", move |()| {
-                panics_once();
-                async { Ok::<(), Broken>(()) }
-            })
-        };
-        let queue = MemoryQueue::new();
-        queue.send("event", ());
-        let consumed = within("the queue", consume(&queue, &handler.unwrap())).await.unwrap();
-        assert_eq!(counts(consumed), [1, 0, 1]);
-        assert!(queue.is_empty() && is_marked(&setup.idem, "event").await);
-        let space = Space::consumer("billing").unwrap();
-        assert_eq!(count_in(&setup.idem, &space, "count").await, u64::from(atomic));
     }
 }
 
@@ -468,4 +248,64 @@ pub async fn of_many_deliveries_to_an_atomic_handler_one_takes_effect<F: Fixture
     let handled = within("deliveries of one event", callers.join_all()).await;
     let ran = handled.iter().filter(|handled| **handled == Handled::Ran).count();
     assert_eq!((ran, till.sum().await), (1, 100));
+}
+
+/// 93. What comes again under a marked event's id is a duplicate whatever its payload, unless the handler has
+/// a fingerprint: then it is a conflict, and does not run.
+pub async fn a_repeated_event_with_another_payload_is_a_conflict_if_asked<F: Fixture>() {
+    for mode in [0, 1] {
+        let setup = Setup::<F>::new().await;
+        let [plain, strict] = [(); 2].map(|()| {
+            let [atomic, outside] = Till::both(&setup.idem);
+            if mode == 0 { atomic } else { outside }
+        });
+        let by_amount = |till: Till<F::Store>| {
+            let of = |payment: &Payment| Ok(Fingerprint::of(&payment.amount)?);
+            Till { handler: till.handler.fingerprint(of), ..till }
+        };
+        let strict = by_amount(strict);
+        assert_eq!(plain.handler.handle("plain", pays(1)).await.unwrap(), Handled::Ran);
+        assert_eq!(plain.handler.handle("plain", pays(2)).await.unwrap(), Handled::Duplicate);
+        let before = (plain.sum().await, strict.sum().await);
+        assert_eq!(strict.handler.handle("plain", pays(1)).await.unwrap(), Handled::Conflict);
+        let marked = setup.idem.store().mark_processed("billing", "marked").await.unwrap();
+        assert_eq!(marked, Marked::First);
+        assert_eq!(strict.handler.handle("marked", pays(1)).await.unwrap(), Handled::Conflict);
+        assert_eq!((plain.sum().await, strict.sum().await), before, "a conflict must not run");
+        assert_eq!(strict.handler.handle("strict", pays(10)).await.unwrap(), Handled::Ran);
+        for _ in 0..2 {
+            let again = strict.handler.handle("strict", pays(10)).await.unwrap();
+            assert_eq!(again, Handled::Duplicate);
+            let other = strict.handler.handle("strict", pays(11)).await.unwrap();
+            assert_eq!(other, Handled::Conflict);
+        }
+        // To whom the id alone decides, it is marked.
+        assert_eq!(plain.handler.handle("strict", pays(11)).await.unwrap(), Handled::Duplicate);
+        let again = setup.idem.store().mark_processed("billing", "strict").await.unwrap();
+        assert_eq!(again, Marked::Again);
+        assert_eq!(strict.sum().await, before.1 + 10);
+        assert!(strict.handler.handle("broken", BROKEN).await.is_err());
+        assert_eq!(strict.handler.handle("broken", pays(5)).await.unwrap(), Handled::Ran);
+    }
+}
+
+/// 93. A payload without a fingerprint, or a fingerprint that panics, fails its delivery before the handler
+/// runs.
+pub async fn a_payload_without_a_fingerprint_does_not_run<F: Fixture>() {
+    for mode in [0, 1] {
+        let setup = Setup::<F>::new().await;
+        let [none, panics] = [(); 2].map(|()| {
+            let [atomic, outside] = Till::both(&setup.idem);
+            if mode == 0 { atomic } else { outside }
+        });
+        let none = none.handler.fingerprint(|_| Ok(Fingerprint::of(&f64::NAN)?));
+        let error = none.handle("e", pays(1)).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::InvalidFingerprint(_)), "{error:?}");
+        let panics =
+            Till { handler: panics.handler.fingerprint(|_| panic!("on purpose")), ..panics };
+        let error = panics.handler.handle("e", pays(1)).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Work), "{error:?}");
+        assert_eq!(panics.sum().await, 0);
+        assert!(!is_marked(&setup.idem, "e").await);
+    }
 }

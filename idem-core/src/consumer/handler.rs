@@ -1,30 +1,27 @@
 //! Handling each event once.
 
-use std::{
-    any::Any,
-    fmt,
-    future::{poll_fn, ready},
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    task::Poll,
-    time::Duration,
+use std::{fmt, sync::Arc, time::Duration};
+
+use super::{
+    outside::{Outside, guarded, unless_panic},
+    patience::NoPatience,
 };
-
-use bytes::Bytes;
-
-use super::{Marked, recorder};
 use crate::{
-    EffectError, Error, ErrorKind, Idem, Key, Request, Store, error::BoxError, protocol::Execute,
-    step::panic_message, time::BoxFuture,
+    EffectError, Error, ErrorKind, Fingerprint, Idem, Key, Request, Retention, Space, Span, Store,
+    error::BoxError,
 };
 
 /// What became of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a conflict is an outcome, not an error"]
 pub enum Handled {
     /// The handler ran, and the event is marked.
     Ran,
     /// The event was marked before; nothing ran.
     Duplicate,
+    /// The event was marked before, with another payload; nothing ran. Only if the handler has a
+    /// [fingerprint](Handler::fingerprint).
+    Conflict,
 }
 
 /// Runs a consumer's handler once per event: a duplicate does not run, a success is marked, a failure is
@@ -33,11 +30,12 @@ pub enum Handled {
 /// There are two modes. If the handler's effect lies in the store, make the handler
 /// [atomic](Handler::atomic): its writes and the mark are one commit. If it lies outside, use
 /// [`Handler::new`]: the mark follows the success, so a crash between the two, or two deliveries at the
-/// same time, run it twice.
+/// same time, run it twice. The [module](super) says what each promises.
 pub struct Handler<S: Store, M> {
     idem: Idem<S>,
     consumer: String,
     retention: Option<Duration>,
+    fingerprint: Option<FingerprintOf<M>>,
     mode: Mode<S, M>,
 }
 
@@ -50,16 +48,18 @@ impl<S: Store, M> fmt::Debug for Handler<S, M> {
     }
 }
 
-type Outside<M> = Box<dyn Fn(M) -> BoxFuture<Result<(), BoxError>> + Send + Sync>;
-type Inside<S, M> =
+type FingerprintOf<M> = Box<dyn Fn(&M) -> Result<Fingerprint, Error> + Send + Sync>;
+
+/// What a handler does inside the store's transaction.
+pub(super) type Inside<S, M> =
     Arc<dyn Fn(&mut <S as Store>::Transaction, &M) -> Result<(), EffectError> + Send + Sync>;
 
-enum Mode<S: Store, M> {
+pub(super) enum Mode<S: Store, M> {
     MarkAfter(Outside<M>),
     Atomic(Inside<S, M>),
 }
 
-impl<S: Store + 'static, M: Send + 'static> Handler<S, M> {
+impl<S: Store + 'static, M: Send + Sync + 'static> Handler<S, M> {
     /// A handler whose effect lies outside the store: marked after its success.
     ///
     /// # Errors
@@ -70,15 +70,7 @@ impl<S: Store + 'static, M: Send + 'static> Handler<S, M> {
         R: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<BoxError> + 'static,
     {
-        let handle: Outside<M> = Box::new(move |message| {
-            // A panic is one delivery's failure and must not take down the consumer.
-            let start = AssertUnwindSafe(|| handle(message));
-            match catch_unwind(start) {
-                Ok(running) => Box::pin(until_panic(running)),
-                Err(payload) => Box::pin(ready(Err(panicked(payload)))),
-            }
-        });
-        Self::with_mode(idem, consumer, Mode::MarkAfter(handle))
+        Self::with_mode(idem, consumer, Mode::MarkAfter(guarded(handle)))
     }
 
     /// A handler that writes through the store's transaction: its writes and the mark are one commit.
@@ -95,24 +87,56 @@ impl<S: Store + 'static, M: Send + 'static> Handler<S, M> {
     }
 
     fn with_mode(idem: &Idem<S>, consumer: &str, mode: Mode<S, M>) -> Result<Self, Error> {
-        crate::Space::consumer(consumer)?;
-        Ok(Self { idem: idem.clone(), consumer: consumer.to_string(), retention: None, mode })
+        Space::consumer(consumer)?;
+        let (idem, consumer) = (idem.clone(), consumer.to_string());
+        Ok(Self { idem, consumer, retention: None, fingerprint: None, mode })
     }
 
-    /// How long a mark lives; forever unless told. It must be longer than the queue can deliver again, or
-    /// the event runs twice.
+    /// How long a mark lives, in whole milliseconds (rounded up); forever unless told. An atomic handler's
+    /// counts from the start of its run, the other's from its mark.
+    ///
+    /// It must live at least as long as the event can be delivered again, or the event runs twice:
+    /// [`consume`](super::consume) refuses a shorter one, and one of which it cannot tell; see
+    /// [`Options::horizon`](super::Options::horizon).
     #[must_use]
     pub fn retain(mut self, retention: Duration) -> Self {
         self.retention = Some(retention);
         self
     }
 
-    /// Handles one event.
+    /// Makes the payload part of what is the same event: `of` identifies what matters in a message, and an
+    /// event that comes again with another fingerprint is a [conflict](Handled::Conflict). Unless told, the
+    /// event's id alone decides, and whatever comes again under it is a duplicate.
+    ///
+    /// A mark that was made without a fingerprint, by a [`Recorder`](super::Recorder) or by a handler before it
+    /// had one, is another's to every message: its event conflicts. An error of `of`, or its panic, is the
+    /// delivery's failure, before the handler runs.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), idem_core::Error> {
+    /// use idem_core::{Error, Fingerprint, Store, consumer::Handler};
+    /// fn by_payload<S: Store + 'static>(handler: Handler<S, String>) -> Handler<S, String> {
+    ///     handler.fingerprint(|message| Ok(Fingerprint::of(message)?))
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn fingerprint<F>(mut self, of: F) -> Self
+    where
+        F: Fn(&M) -> Result<Fingerprint, Error> + Send + Sync + 'static,
+    {
+        self.fingerprint = Some(Box::new(of));
+        self
+    }
+
+    /// Handles one event. What fails is told, and nothing is tried again: that is
+    /// [`consume`](super::consume)'s.
     ///
     /// # Errors
     /// Before the handler runs: [`ErrorKind::InvalidKey`] for a bad event id,
-    /// [`ErrorKind::InvalidDuration`] for a bad retention, [`ErrorKind::InProgress`] if a live lease holds
-    /// the event, and the store's own when it is asked.
+    /// [`ErrorKind::InvalidDuration`] for a bad retention, [`ErrorKind::InvalidFingerprint`] or
+    /// [`ErrorKind::Work`] for a message whose [fingerprint](Handler::fingerprint) cannot be made,
+    /// [`ErrorKind::InProgress`] if a live lease holds the event, and the store's own when it is asked.
     ///
     /// If the handler failed: [`ErrorKind::Work`] if its effect is outside the store,
     /// [`ErrorKind::Effect`] or [`ErrorKind::Panicked`] if it is atomic. The event is not marked and may come
@@ -130,79 +154,44 @@ impl<S: Store + 'static, M: Send + 'static> Handler<S, M> {
         message: M,
     ) -> impl Future<Output = Result<Handled, Error>> + Send {
         // Said to be Send here, where the store is any store: see `Idem::execute`.
-        async move { self.handle_once(event_id, message).await }
+        async move { self.attempt(event_id, message, &mut NoPatience).await }
     }
 
-    async fn handle_once(&self, event_id: &str, message: M) -> Result<Handled, Error> {
-        let key = Key::event(&self.consumer, event_id)?;
+    /// What is asked of the store for an event.
+    pub(super) fn request(&self, event_id: &str, message: &M) -> Result<Request, Error> {
+        let request = Request::new(Key::event(&self.consumer, event_id)?);
         let request = match self.retention {
-            Some(retention) => Request::new(key).retain(retention),
-            None => Request::new(key).retain_forever(),
+            Some(retention) => request.retain(retention),
+            None => request.retain_forever(),
         };
-        match &self.mode {
-            Mode::MarkAfter(handle) => self.handle_then_mark(handle, &request, message).await,
-            Mode::Atomic(handle) => self.handle_and_mark(handle, &request, message).await,
+        let Some(of) = &self.fingerprint else { return Ok(request) };
+        let failed = |error| Error::nothing_done(ErrorKind::Work).with_source(error);
+        match unless_panic(|| of(message)).map_err(failed)? {
+            Ok(fingerprint) => Ok(request.with_fingerprint(fingerprint)),
+            Err(error) if matches!(error.kind(), ErrorKind::InvalidFingerprint(_)) => Err(error),
+            // Whatever its kind, it is not this store's.
+            Err(error) => Err(failed(error.into())),
         }
-    }
-
-    async fn handle_then_mark(
-        &self,
-        handle: &Outside<M>,
-        request: &Request,
-        message: M,
-    ) -> Result<Handled, Error> {
-        let retention = request.retention()?;
-        let looked = recorder::look(self.idem.store(), request.key()).await?;
-        if recorder::done_before(&looked)? {
-            return Ok(Handled::Duplicate);
-        }
-        // A mark that cannot be made must stop the handler before it runs.
-        retention.expires_at(looked.now)?;
-        let failed = |error: BoxError| Error::nothing_done(ErrorKind::Work).with_source(error);
-        handle(message).await.map_err(failed)?;
-        // Whoever marked meanwhile ran the handler as well: to this caller it makes no difference.
-        let (Marked::First | Marked::Again) = recorder::mark(self.idem.store(), request).await?;
-        Ok(Handled::Ran)
-    }
-
-    async fn handle_and_mark(
-        &self,
-        handle: &Inside<S, M>,
-        request: &Request,
-        message: M,
-    ) -> Result<Handled, Error> {
-        let handle = Arc::clone(handle);
-        let effect = move |tx: &mut S::Transaction| {
-            handle(tx, &message)?;
-            Ok(Bytes::new())
-        };
-        let step = Execute::new(request, 0, effect)?;
-        let committed = self.idem.transact(request.key(), step).await?;
-        Ok(match recorder::first_or_again(&committed)? {
-            Marked::First => Handled::Ran,
-            Marked::Again => Handled::Duplicate,
-        })
     }
 }
 
-/// Drives a handler, and turns its panic into an error.
-async fn until_panic<R, E>(running: R) -> Result<(), BoxError>
-where
-    R: Future<Output = Result<(), E>>,
-    E: Into<BoxError>,
-{
-    let mut running = Box::pin(running);
-    let handled = poll_fn(|context| {
-        let poll = || running.as_mut().poll(context).map(|handled| handled.map_err(Into::into));
-        catch_unwind(AssertUnwindSafe(poll))
-            .unwrap_or_else(|payload| Poll::Ready(Err(panicked(payload))))
-    })
-    .await;
-    // Its destructor is the handler's code as well.
-    let dropped = catch_unwind(AssertUnwindSafe(|| drop(running)));
-    handled.and(dropped.map_err(panicked))
-}
+impl<S: Store, M> Handler<S, M> {
+    /// How long its marks live.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidDuration`].
+    pub(super) fn retention(&self) -> Result<Retention, Error> {
+        match self.retention {
+            Some(retention) => Span::new("retention", retention).map(Retention::For),
+            None => Ok(Retention::Forever),
+        }
+    }
 
-fn panicked(payload: Box<dyn Any + Send>) -> BoxError {
-    format!("it panicked: {}", panic_message(payload)).into()
+    pub(super) fn idem(&self) -> &Idem<S> {
+        &self.idem
+    }
+
+    pub(super) fn mode(&self) -> &Mode<S, M> {
+        &self.mode
+    }
 }

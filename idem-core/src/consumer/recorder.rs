@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 
 use crate::{
-    Committed, Error, ErrorKind, Idem, Key, Request, State, Store,
-    decision::is_live,
+    Committed, Error, ErrorKind, Fingerprint, Idem, Key, Request, State, Store, Verdict,
+    decision::{is_live, judge},
     protocol::{Mark, Read},
 };
 
@@ -43,7 +43,8 @@ pub trait Recorder: Send + Sync {
 impl<S: Store + ?Sized> Recorder for S {
     async fn is_processed(&self, consumer: &str, event_id: &str) -> Result<bool, Error> {
         let looked = look(self, &Key::event(consumer, event_id)?).await?;
-        Ok(matches!(live(&looked), Some(State::Completed { .. })))
+        let record = looked.before.as_ref().filter(|record| is_live(record, looked.now));
+        Ok(record.is_some_and(|record| matches!(record.state, State::Completed { .. })))
     }
 
     async fn mark_processed(&self, consumer: &str, event_id: &str) -> Result<Marked, Error> {
@@ -67,39 +68,45 @@ pub(super) async fn look<S: Store + ?Sized>(store: &S, key: &Key) -> Result<Comm
     store.transact(key, Box::new(Read)).await
 }
 
+/// Marks the event of a request.
 pub(super) async fn mark<S: Store + ?Sized>(store: &S, request: &Request) -> Result<Marked, Error> {
     let committed = store.transact(request.key(), Box::new(Mark::new(request)?)).await?;
-    first_or_again(&committed)
-}
-
-/// Whether the step of an event ran, or the event was done before.
-pub(super) fn first_or_again(committed: &Committed) -> Result<Marked, Error> {
     if committed.ran {
         return Ok(Marked::First);
     }
-    match done_before(committed)? {
-        true => Ok(Marked::Again),
-        false => Err(Error::nothing_done(ErrorKind::Contract(
-            "a step that proceeds on the record must run",
-        ))),
+    match found(&committed, None)? {
+        Found::Marked | Found::Other => Ok(Marked::Again),
+        Found::Free => Err(did_not_run()),
     }
 }
 
-/// Whether the event was done before.
+/// What stands in the way of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Nothing.
+    Free,
+    /// It is marked.
+    Marked,
+    /// It is marked, or held, with another payload.
+    Other,
+}
+
+/// What a delivery with that payload finds; without one, the event alone decides.
 ///
 /// # Errors
 /// [`ErrorKind::InProgress`] if a live lease holds it.
-pub(super) fn done_before(committed: &Committed) -> Result<bool, Error> {
-    match live(committed) {
-        Some(State::Completed { .. }) => Ok(true),
-        Some(State::Claimed { until, .. }) => {
-            Err(Error::nothing_done(ErrorKind::InProgress { until: *until }))
-        }
-        None => Ok(false),
+pub(super) fn found(committed: &Committed, payload: Option<&Fingerprint>) -> Result<Found, Error> {
+    let record = committed.before.as_ref();
+    let payload = payload.or(record.and_then(|record| record.fingerprint.as_ref()));
+    match judge(record, payload, committed.now) {
+        Verdict::Run => Ok(Found::Free),
+        Verdict::Replayed(_) => Ok(Found::Marked),
+        Verdict::Conflict => Ok(Found::Other),
+        Verdict::InProgress(until) => Err(Error::nothing_done(ErrorKind::InProgress { until })),
     }
 }
 
-fn live(committed: &Committed) -> Option<&State> {
-    let record = committed.before.as_ref();
-    record.filter(|record| is_live(record, committed.now)).map(|record| &record.state)
+/// The error of a step that did not run on a free event.
+pub(super) fn did_not_run() -> Error {
+    Error::nothing_done(ErrorKind::Contract("a step that proceeds on the record must run"))
 }

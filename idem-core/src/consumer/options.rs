@@ -1,0 +1,256 @@
+//! How a queue is consumed.
+
+use std::time::Duration;
+
+use super::back_off::BackOff;
+use crate::{Error, ErrorKind, Retention, Span, error::Field};
+
+/// How [`consume`](super::consume) and [`drain`](super::drain) go about a queue.
+///
+/// Durations are counted by the store's clock. What is zero, or longer than the clock can hold, is refused
+/// when the options are used, before anything is received.
+///
+/// ```
+/// use idem_core::consumer::Options;
+/// use std::time::Duration;
+/// let options = Options::new()
+///     .concurrency(16)
+///     .attempts(3)
+///     .back_off(Duration::from_millis(50), Duration::from_secs(10));
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "options do nothing until they are used"]
+pub struct Options {
+    concurrency: usize,
+    batch: usize,
+    attempts: Option<u32>,
+    back_off: BackOff,
+    idle: Duration,
+    horizon: Option<Duration>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let back_off =
+            BackOff { first: Duration::from_millis(100), longest: Duration::from_secs(30) };
+        Self {
+            concurrency: 1,
+            batch: 16,
+            attempts: Some(5),
+            back_off,
+            idle: Duration::from_millis(100),
+            horizon: None,
+        }
+    }
+}
+
+impl Options {
+    /// One delivery at a time, five attempts.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many deliveries are in flight here at a time; 1 unless told, so that messages are handled in the
+    /// order in which they are delivered.
+    ///
+    /// With more they overlap, but for those of one event, which wait for each other.
+    pub fn concurrency(mut self, deliveries: usize) -> Self {
+        self.concurrency = deliveries;
+        self
+    }
+
+    /// How many deliveries are asked of the queue at once, at most; 16 unless told. Never more than can be
+    /// handled at once, whatever is given here.
+    pub fn batch(mut self, deliveries: usize) -> Self {
+        self.batch = deliveries;
+        self
+    }
+
+    /// After how many deliveries a message whose handler fails again is set aside; 5 unless told.
+    ///
+    /// The queue counts: also a delivery that was given back unhandled, or that nobody settled, is one.
+    pub fn attempts(mut self, deliveries: u32) -> Self {
+        self.attempts = Some(deliveries);
+        self
+    }
+
+    /// A message whose handler fails is given back however often it was delivered.
+    pub fn attempts_without_end(mut self) -> Self {
+        self.attempts = None;
+        self
+    }
+
+    /// How long to wait after the queue or the store has failed: `first`, doubled after each further failure
+    /// in a row up to `longest`, each time shortened at random by up to a half; 100 milliseconds and 30 seconds
+    /// unless told.
+    pub fn back_off(mut self, first: Duration, longest: Duration) -> Self {
+        self.back_off = BackOff { first, longest };
+        self
+    }
+
+    /// How long to wait before the queue is asked again when it had nothing; 100 milliseconds unless told. A
+    /// queue that waits for messages by itself needs little here.
+    pub fn idle(mut self, pause: Duration) -> Self {
+        self.idle = pause;
+        self
+    }
+
+    /// How long after its first delivery the queue may deliver an event again, at most; the queue's own
+    /// [horizon](super::Queue::horizon) unless told.
+    ///
+    /// A handler's marks must live at least as long ([`Handler::retain`](super::Handler::retain)): an event that
+    /// comes after its mark has expired runs again. So a handler whose marks end is refused on a queue whose
+    /// horizon is longer, or not known. Count in what others may add, such as a publisher that sends an event
+    /// again a day later, and how long a delivery may wait for the store.
+    pub fn horizon(mut self, horizon: Duration) -> Self {
+        self.horizon = Some(horizon);
+        self
+    }
+
+    /// Refuses what makes no sense.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidSetting`], [`ErrorKind::InvalidDuration`].
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let counts = [
+            ("concurrency", self.concurrency),
+            ("batch", self.batch),
+            ("attempts", self.attempts.map_or(1, |attempts| attempts as usize)),
+        ];
+        for (field, count) in counts {
+            if count == 0 {
+                return Err(invalid(field, "it is zero: give at least one"));
+            }
+        }
+        Span::new("back_off", self.back_off.first)?;
+        Span::new("back_off", self.back_off.longest)?;
+        if self.back_off.longest < self.back_off.first {
+            return Err(invalid("back_off", "the longest pause is shorter than the first"));
+        }
+        Span::new("idle", self.idle)?;
+        self.horizon.map_or(Ok(()), |horizon| Span::new("horizon", horizon).map(drop))
+    }
+
+    /// Refuses marks that may expire while the queue can still deliver their events.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidSetting`].
+    pub(super) fn check_retention(
+        &self,
+        retention: Retention,
+        of_queue: Option<Duration>,
+    ) -> Result<(), Error> {
+        let Retention::For(retention) = retention else { return Ok(()) };
+        let retention = Duration::from_millis(retention.as_millis().unsigned_abs());
+        match self.horizon.or(of_queue) {
+            Some(horizon) if horizon <= retention => Ok(()),
+            Some(horizon) => Err(invalid(
+                "retention",
+                format!(
+                    "marks live {retention:?}, and the queue may deliver an event again for {horizon:?}: retain \
+                     them as long, or forever"
+                ),
+            )),
+            None => Err(invalid(
+                "retention",
+                format!(
+                    "marks live {retention:?}, and how long the queue may deliver an event again is not known: \
+                     give the horizon, or retain them forever"
+                ),
+            )),
+        }
+    }
+
+    /// How many deliveries may be asked for while so many are in flight here.
+    pub(super) fn room(&self, in_flight: usize) -> usize {
+        self.concurrency.saturating_sub(in_flight).min(self.batch)
+    }
+
+    /// Whether a message whose handler failed again in that attempt is to be set aside.
+    pub(super) fn is_last(&self, attempt: u32) -> bool {
+        self.attempts.is_some_and(|attempts| attempt >= attempts)
+    }
+
+    pub(super) fn pauses(&self) -> BackOff {
+        self.back_off
+    }
+
+    pub(super) fn idle_pause(&self) -> Duration {
+        self.idle
+    }
+}
+
+fn invalid(field: Field, problem: impl Into<String>) -> Error {
+    Error::nothing_done(ErrorKind::InvalidSetting { field, problem: problem.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// The setting that is refused.
+    fn refused(options: Options) -> Option<Field> {
+        options.check().err().map(|error| match error.kind() {
+            ErrorKind::InvalidSetting { field, .. } | ErrorKind::InvalidDuration { field, .. } => {
+                *field
+            }
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn what_is_zero_or_beyond_the_clock_is_refused() {
+        let new = Options::new;
+        let good = new().concurrency(1).batch(1).attempts(1).back_off(SECOND, SECOND).idle(SECOND);
+        assert_eq!(refused(good.horizon(SECOND)), None);
+        assert_eq!(refused(new().attempts_without_end()), None);
+        assert_eq!(refused(new().concurrency(0)), Some("concurrency"));
+        assert_eq!(refused(new().batch(0)), Some("batch"));
+        assert_eq!(refused(new().attempts(0)), Some("attempts"));
+        for (first, longest) in
+            [(Duration::ZERO, SECOND), (SECOND, Duration::MAX), (2 * SECOND, SECOND)]
+        {
+            assert_eq!(refused(new().back_off(first, longest)), Some("back_off"));
+        }
+        for bad in [Duration::ZERO, Duration::MAX] {
+            assert_eq!(refused(new().idle(bad)), Some("idle"));
+            assert_eq!(refused(new().horizon(bad)), Some("horizon"));
+        }
+    }
+
+    #[test]
+    fn marks_must_live_as_long_as_the_queue_can_deliver_again() {
+        let brief = Retention::For(Span::new("retention", SECOND).unwrap());
+        let longer = SECOND + Duration::from_nanos(1);
+        let is_good = |options: &Options, retention, of_queue| {
+            options.check_retention(retention, of_queue).is_ok()
+        };
+        let untold = Options::new();
+        for of_queue in [None, Some(Duration::ZERO), Some(SECOND), Some(Duration::MAX)] {
+            assert!(is_good(&untold, Retention::Forever, of_queue));
+        }
+        assert!(!is_good(&untold, brief, None));
+        assert!(is_good(&untold, brief, Some(SECOND)));
+        assert!(!is_good(&untold, brief, Some(longer)));
+        let told = Options::new().horizon(SECOND);
+        assert!(is_good(&told, brief, None));
+        assert!(is_good(&told, brief, Some(longer)), "who consumes knows better than the queue");
+        assert!(!is_good(&Options::new().horizon(longer), brief, Some(SECOND)));
+    }
+
+    #[test]
+    fn no_more_is_asked_for_than_there_is_room() {
+        let options = Options::new().concurrency(5).batch(3);
+        let room = [0, 1, 2, 3, 4, 5, 6].map(|in_flight| options.room(in_flight));
+        assert_eq!(room, [3, 3, 3, 2, 1, 0, 0]);
+    }
+
+    #[test]
+    fn the_last_attempt_is_the_one_of_that_number() {
+        let options = Options::new().attempts(3);
+        assert_eq!([1, 2, 3, 4].map(|n| options.is_last(n)), [false, false, true, true]);
+        assert!(!Options::new().attempts_without_end().is_last(u32::MAX));
+    }
+}
