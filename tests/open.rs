@@ -164,7 +164,7 @@ async fn sqlite_in_memory_opens_and_bad_options_are_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_call_can_be_spawned_on_a_store_chosen_at_run_time() {
     use idem_store::{
-        consumer::{Handler, Recorder, consume},
+        consumer::{Consumed, Handler, Options, Recorder, consume, drain},
         testing::MemoryQueue,
     };
     for url in ["memory:", "sqlite::memory:"] {
@@ -192,7 +192,10 @@ async fn every_call_can_be_spawned_on_a_store_chosen_at_run_time() {
             assert_eq!(handler.handle("1", 7).await?, idem_store::consumer::Handled::Ran);
             let queue = MemoryQueue::new();
             queue.send("1", 7);
-            assert_eq!(consume(&queue, &handler).await.unwrap().duplicates, 1);
+            let options = Options::new();
+            assert_eq!(drain(&queue, &handler, &options).await?.duplicates, 1);
+            let consumed = consume(&queue, &handler, &options, async {}).await?;
+            assert_eq!(consumed, Consumed::default());
             assert!(idem.is_processed("billing", "1").await?);
             let _again = idem.mark_processed("billing", "1").await?;
             idem.close().await

@@ -251,7 +251,7 @@ pub async fn of_many_deliveries_to_an_atomic_handler_one_takes_effect<F: Fixture
 }
 
 /// 93. What comes again under a marked event's id is a duplicate whatever its payload, unless the handler has
-/// a fingerprint: then it is a conflict, and does not run.
+///     a fingerprint: then it is a conflict, and does not run.
 pub async fn a_repeated_event_with_another_payload_is_a_conflict_if_asked<F: Fixture>() {
     for mode in [0, 1] {
         let setup = Setup::<F>::new().await;
@@ -290,7 +290,7 @@ pub async fn a_repeated_event_with_another_payload_is_a_conflict_if_asked<F: Fix
 }
 
 /// 93. A payload without a fingerprint, or a fingerprint that panics, fails its delivery before the handler
-/// runs.
+///     runs.
 pub async fn a_payload_without_a_fingerprint_does_not_run<F: Fixture>() {
     for mode in [0, 1] {
         let setup = Setup::<F>::new().await;

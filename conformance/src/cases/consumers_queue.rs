@@ -198,7 +198,7 @@ pub async fn a_panicking_handler_is_a_failed_delivery<F: Fixture>() {
 }
 
 /// 97. Of two deliveries of one event that are in flight at the same time, one runs: the later waits, whatever
-/// the mode.
+///     the mode.
 pub async fn deliveries_of_one_event_at_the_same_time_run_once<F: Fixture>() {
     let setup = Setup::<F>::new().await;
     let queue = MemoryQueue::new();
@@ -287,7 +287,7 @@ pub async fn many_loops_on_one_queue_handle_each_event_once<F: Fixture>() {
 }
 
 /// 96. A loop that is told to end finishes what is running and acks it, gives back what it had not begun, and
-/// receives no more.
+///     receives no more.
 pub async fn a_loop_that_is_ended_finishes_what_it_began_and_begins_no_more<F: Fixture>() {
     let setup = Setup::<F>::new().await;
     let (queue, gate) = (Arc::new(MemoryQueue::new()), Gate::closed());
@@ -317,7 +317,7 @@ pub async fn a_loop_that_is_ended_finishes_what_it_began_and_begins_no_more<F: F
 }
 
 /// 99. While its handler runs, or it waits for another of its event, a delivery is kept in flight beyond its
-/// visibility, also if that fails once.
+///     visibility, also if that fails once.
 pub async fn a_delivery_is_kept_in_flight_while_it_is_in_hand<F: Fixture>() {
     let setup = Setup::<F>::new().await;
     let (queue, gate) =
@@ -436,7 +436,7 @@ pub async fn a_conflict_is_set_aside_at_once<F: Fixture>() {
 }
 
 /// 90. A handler whose marks may expire while the queue can still deliver their events is refused before
-/// anything is received; so are settings that make no sense.
+///     anything is received; so are settings that make no sense.
 pub async fn marks_that_may_expire_too_early_are_refused<F: Fixture>() {
     let setup = Setup::<F>::new().await;
     let of_setting = |error: Error| match error.kind() {

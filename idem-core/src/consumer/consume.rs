@@ -1,7 +1,7 @@
 //! The loop between a queue and a handler.
 
 use std::{
-    future::{Future, pending, poll_fn},
+    future::{pending, poll_fn},
     pin::{Pin, pin},
     task::{Context, Poll},
 };
@@ -37,7 +37,7 @@ pub struct Consumed {
     /// Calls of the queue that failed. A delivery that could not be settled is counted by what became of it, and
     /// comes again.
     pub queue_failures: u64,
-    /// Calls of the store that failed and were made again, or told that it is closed.
+    /// Calls of the store that failed for what may pass, or since it is closed. A key in use is no failure.
     pub store_failures: u64,
 }
 
@@ -80,7 +80,8 @@ impl Consumed {
 /// Before anything is received: [`ErrorKind::InvalidSetting`] and [`ErrorKind::InvalidDuration`] for options
 /// that make no sense, and for a handler whose marks may expire while the queue can still deliver their events
 /// ([`Options::horizon`]). [`ErrorKind::Closed`] if the store was closed, after what was in flight was given
-/// back; what was handled until then stays handled.
+/// back: what was handled until then stays handled, and what had run outside the store and could not be marked
+/// any more runs again.
 ///
 /// # Cancel safety
 /// Use `until` to end it. Dropping the future leaves what it had received in flight, until the queue takes it

@@ -113,12 +113,10 @@ impl<S: Store + 'static, M: Send + Sync + 'static> Handler<S, M> {
     /// delivery's failure, before the handler runs.
     ///
     /// ```
-    /// # fn main() -> Result<(), idem_core::Error> {
-    /// use idem_core::{Error, Fingerprint, Store, consumer::Handler};
+    /// use idem_core::{Fingerprint, Store, consumer::Handler};
     /// fn by_payload<S: Store + 'static>(handler: Handler<S, String>) -> Handler<S, String> {
     ///     handler.fingerprint(|message| Ok(Fingerprint::of(message)?))
     /// }
-    /// # Ok(()) }
     /// ```
     #[must_use]
     pub fn fingerprint<F>(mut self, of: F) -> Self

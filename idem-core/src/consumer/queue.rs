@@ -54,6 +54,9 @@ pub trait Queue: Send + Sync {
     ///
     /// # Errors
     /// As [`Queue::ack`].
+    ///
+    /// # Cancel safety
+    /// The message is kept in flight or not: a delivery may be settled before this was answered.
     async fn extend(&self, tag: &Self::Tag) -> Result<(), BoxError>;
 
     /// How long a delivery stays in flight unless it is settled or extended; none if it does so until its
