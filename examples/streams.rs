@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use idem_redis::testing::{Server, Value};
-use idem_store::consumer::{Handled, Handler, Queue, consume};
+use idem_store::consumer::{Handled, Handler, Options, Queue, drain};
 use idem_store::redis::{
     RedisStore,
     streams::{Message, StreamQueue},
@@ -62,7 +62,7 @@ async fn main() -> Result<(), Failure> {
     let second = worker(&server.url()).await?;
     let (mut ran, mut duplicates) = (0, 0);
     while ran + duplicates < 6 {
-        let consumed = consume(&second, &handler).await?;
+        let consumed = drain(&second, &handler, &Options::new()).await?;
         ran += consumed.ran;
         duplicates += consumed.duplicates;
         assert_eq!(consumed.failed, 0);

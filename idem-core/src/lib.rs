@@ -34,6 +34,7 @@ mod step;
 mod store;
 mod time;
 mod transaction;
+mod trouble;
 mod waiting;
 
 pub mod consumer;

@@ -15,11 +15,9 @@ use crate::{
     decision::{Verdict, judge},
 };
 
-/// The first pause of a caller that nobody can wake.
-const FIRST_POLL: Duration = Duration::from_millis(5);
-
-/// The longest one.
-const LONGEST_POLL: Duration = Duration::from_millis(500);
+/// The pauses of a caller that nobody can wake.
+const POLLS: BackOff =
+    BackOff { first: Duration::from_millis(5), longest: Duration::from_millis(500) };
 
 /// A clock counts no less, and a look that comes a little early must not be repeated at once.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
@@ -145,19 +143,20 @@ where
     }
     let mut deadline = idem.store().sleep(wait);
     let waiter = idem.waiting().enter(request.key());
-    let mut polls = BackOff::new(FIRST_POLL, LONGEST_POLL);
-    loop {
+    for asked in 1.. {
         // Before the key is asked for, so that what is let go meanwhile is not missed.
         let let_go = waiter.listen();
         let committed = ask().await?;
         let Some(held) = Held::by(&committed, request) else { return Ok(committed) };
         let is_held_here = idem.waiting().is_held_here(request.key(), held.token);
-        let pause = if is_held_here { held.left } else { polls.pause().min(held.left) };
+        let pause = if is_held_here { held.left } else { POLLS.pause(asked).min(held.left) };
         let pause = select(let_go, idem.store().sleep(pause.max(SHORTEST_PAUSE)));
         if let Either::Right(_) = select(pause, &mut deadline).await {
-            return ask().await;
+            break;
         }
     }
+    // At the deadline once more: what came meanwhile is not missed, and what is told is as of now.
+    ask().await
 }
 
 #[cfg(test)]

@@ -8,10 +8,10 @@ use super::{
     Handled, Handler,
     handler::{Inside, Mode},
     outside::Outside,
-    patience::{Load, Patience, ask},
+    patience::{Patience, ask},
     recorder::{self, Found},
 };
-use crate::{Error, ErrorKind, Request, Store, error::BoxError, protocol::Execute};
+use crate::{Error, ErrorKind, Request, Store, error::BoxError, protocol::Execute, trouble::Load};
 
 impl<S: Store + 'static, M: Send + Sync + 'static> Handler<S, M> {
     /// Handles an event; `patience` says what becomes of a call of the store that fails.

@@ -11,11 +11,14 @@ use futures_util::future::{Either, select};
 use super::{
     Delivery, Handled, Handler, Options, Queue,
     handler::Mode,
-    patience::{Health, Load, Patient, Trouble},
+    patience::{Health, Patient},
     signal::Signal,
     turns::{Turn, Turns},
 };
-use crate::{Error, ErrorKind, Store};
+use crate::{
+    Error, ErrorKind, Store,
+    trouble::{Load, Trouble},
+};
 
 /// What all deliveries of a loop share.
 pub(super) struct Flights<'l, Q: ?Sized, S: Store, M> {

@@ -85,7 +85,6 @@
 //! better.
 
 mod attempt;
-mod back_off;
 mod consume;
 mod flight;
 mod handler;

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::back_off::BackOff;
-use crate::{Error, ErrorKind, Retention, Span, error::Field};
+use crate::{Error, ErrorKind, Retention, Span, back_off::BackOff, error::Field};
 
 /// How [`consume`](super::consume) and [`drain`](super::drain) go about a queue.
 ///

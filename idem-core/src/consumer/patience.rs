@@ -7,8 +7,12 @@ use std::{
 
 use futures_util::future::select;
 
-use super::{back_off::BackOff, signal::Signal};
-use crate::{Certainty, Error, ErrorKind, Store};
+use super::signal::Signal;
+use crate::{
+    Error, Store,
+    back_off::BackOff,
+    trouble::{Load, Trouble},
+};
 
 /// Whether a failed call of the store is made again.
 pub(super) trait Patience: Send {
@@ -24,15 +28,6 @@ pub(super) trait Patience: Send {
 
     /// A call was answered.
     fn answered(&mut self);
-}
-
-/// What a call of the store carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Load {
-    /// The handler's effect, which may itself be what the store cannot commit.
-    Effect,
-    /// Nothing of the handler's.
-    Nothing,
 }
 
 /// Makes a call of the store until it is answered, or `patience` ends.
@@ -63,38 +58,6 @@ impl Patience for NoPatience {
     }
 
     fn answered(&mut self) {}
-}
-
-/// What an error says beyond its call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
-    /// The store fails, as likely as not for every call, until somebody mends it.
-    Store,
-    /// The key is in use; it will not be for ever.
-    Key,
-    /// The store was closed.
-    Closed,
-    /// The call fails, and would again.
-    Call,
-}
-
-impl Trouble {
-    pub(super) fn of(error: &Error, load: Load) -> Self {
-        match error.kind() {
-            ErrorKind::Closed => Self::Closed,
-            ErrorKind::InProgress { .. } | ErrorKind::Contended { .. } => Self::Key,
-            ErrorKind::Busy { .. }
-            | ErrorKind::Unreachable { .. }
-            | ErrorKind::ReadOnly
-            | ErrorKind::Full
-            | ErrorKind::Denied => Self::Store,
-            // A commit that fails in the engine's own way may do so for what the effect wrote.
-            ErrorKind::Store if load == Load::Nothing => Self::Store,
-            // What became of it is settled by asking again.
-            _ if error.certainty() != Certainty::NothingDone => Self::Store,
-            _ => Self::Call,
-        }
-    }
 }
 
 /// What all deliveries of a loop know of the store.
@@ -183,40 +146,6 @@ impl<S> Drop for Patient<'_, S> {
     fn drop(&mut self) {
         if self.is_failing {
             self.health.failing.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Timestamp;
-    use std::time::Duration;
-
-    #[test]
-    fn what_passes_is_told_from_what_is_the_calls_own() {
-        let of = |kind| Error::nothing_done(kind);
-        let waited = Duration::ZERO;
-        let until = Timestamp::from_millis(1);
-        for (error, with_effect, without) in [
-            (of(ErrorKind::Busy { waited }), Trouble::Store, Trouble::Store),
-            (of(ErrorKind::Unreachable { waited }), Trouble::Store, Trouble::Store),
-            (of(ErrorKind::ReadOnly), Trouble::Store, Trouble::Store),
-            (of(ErrorKind::Full), Trouble::Store, Trouble::Store),
-            (of(ErrorKind::Denied), Trouble::Store, Trouble::Store),
-            (of(ErrorKind::Store), Trouble::Call, Trouble::Store),
-            (Error::new(ErrorKind::Store, Certainty::Unknown), Trouble::Store, Trouble::Store),
-            (of(ErrorKind::Contended { attempts: 9 }), Trouble::Key, Trouble::Key),
-            (of(ErrorKind::InProgress { until }), Trouble::Key, Trouble::Key),
-            (of(ErrorKind::Closed), Trouble::Closed, Trouble::Closed),
-            (of(ErrorKind::Work), Trouble::Call, Trouble::Call),
-            (of(ErrorKind::Effect), Trouble::Call, Trouble::Call),
-            (of(ErrorKind::Panicked(String::new())), Trouble::Call, Trouble::Call),
-            (of(ErrorKind::ResultTooLarge { length: 2, limit: 1 }), Trouble::Call, Trouble::Call),
-            (of(ErrorKind::Damaged { problem: String::new() }), Trouble::Call, Trouble::Call),
-        ] {
-            assert_eq!(Trouble::of(&error, Load::Effect), with_effect, "{error:?}");
-            assert_eq!(Trouble::of(&error, Load::Nothing), without, "{error:?}");
         }
     }
 }

@@ -75,8 +75,8 @@ impl<S: Store + 'static> Held<S> {
 
     /// Renews every `every` until the lease ends at `last`, and returns then, or with what it was lost by.
     async fn prolong_until_lost(&mut self, every: Duration, last: Timestamp) -> Option<Error> {
-        let mut retries = BackOff::new(FIRST_RETRY, every);
-        let mut pause = every;
+        let retries = BackOff { first: FIRST_RETRY.min(every), longest: every };
+        let (mut pause, mut failures) = (every, 0);
         loop {
             self.idem.store().sleep(pause).await;
             let step = Prolong { token: self.token, lease: self.lease, last };
@@ -86,13 +86,16 @@ impl<S: Store + 'static> Held<S> {
                     if self.ends_at() >= last {
                         return None;
                     }
-                    retries = BackOff::new(FIRST_RETRY, every);
+                    failures = 0;
                     every
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::LeaseLost { .. }) => {
                     return Some(error);
                 }
-                Err(_) => retries.pause(),
+                Err(_) => {
+                    failures += 1;
+                    retries.pause(failures)
+                }
             };
         }
     }

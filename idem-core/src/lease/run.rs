@@ -7,16 +7,17 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Claim, Lease};
 use crate::{
-    Certainty, Error, ErrorKind, Idem, Request, Store, Timestamp, Token,
+    Error, ErrorKind, Idem, Request, Store, Timestamp, Token,
     back_off::BackOff,
     error::BoxError,
     json::{decode_result, encode_result},
     time::BoxFuture,
+    trouble::{Load, Trouble},
 };
 
 /// The pauses between the tries to record what was done.
-const FIRST_RETRY: Duration = Duration::from_millis(20);
-const LONGEST_RETRY: Duration = Duration::from_secs(1);
+const RETRIES: BackOff =
+    BackOff { first: Duration::from_millis(20), longest: Duration::from_secs(1) };
 
 /// What work that runs with a lease is told of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +78,8 @@ impl<S: Store + 'static> Idem<S> {
     ///
     /// When the work fails, `on_failure` says what becomes of the key.
     ///
-    /// When the result cannot be recorded because the store cannot be reached, is busy or takes no writes, that
-    /// is tried again until as much time as the lease has passed.
+    /// When the result cannot be recorded because the store cannot be reached, is busy, takes no writes or fails in
+    /// its own way, that is tried again until as much time as the lease has passed.
     ///
     /// # Errors
     /// [`ErrorKind::Work`] if the work failed, with its error as the source ([`Error::effect_error`]), unless the
@@ -149,7 +150,7 @@ impl<S: Store + 'static, T: Serialize + DeserializeOwned + Send> Lease<S, T> {
             Ok(stored) => stored,
             Err(error) => return LeasedOutcome::Unrecorded { result, error },
         };
-        let mut retries = BackOff::new(FIRST_RETRY, LONGEST_RETRY);
+        let mut failures = 0;
         loop {
             let (error, lease) = match self.complete_bytes(stored.clone()).await {
                 Ok(stored) => {
@@ -164,7 +165,8 @@ impl<S: Store + 'static, T: Serialize + DeserializeOwned + Send> Lease<S, T> {
                 return LeasedOutcome::Unrecorded { result, error };
             }
             self = lease;
-            let pause = self.held.idem.store().sleep(retries.pause());
+            failures += 1;
+            let pause = self.held.idem.store().sleep(RETRIES.pause(failures));
             if let Either::Right(_) = select(pause, &mut patience).await {
                 return LeasedOutcome::Unrecorded { result, error };
             }
@@ -173,7 +175,8 @@ impl<S: Store + 'static, T: Serialize + DeserializeOwned + Send> Lease<S, T> {
 }
 
 fn may_pass(error: &Error) -> bool {
-    use ErrorKind::{Busy, Contended, ReadOnly, Unreachable};
-    matches!(error.kind(), Busy { .. } | Contended { .. } | Unreachable { .. } | ReadOnly)
-        || error.certainty() == Certainty::Unknown
+    match Trouble::of(error, Load::Nothing) {
+        Trouble::Store | Trouble::Key => true,
+        Trouble::Closed | Trouble::Call => false,
+    }
 }

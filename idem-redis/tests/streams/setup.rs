@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use idem_core::{
     BoxError, EffectError, Error, ErrorKind, Idem, Space, Store, Transaction,
-    consumer::{Consumed, Delivery, Handler, Queue, consume},
+    consumer::{Consumed, Delivery, Handler, Options, Queue, drain},
 };
 use idem_redis::{
     RedisStore, RedisTransaction,
@@ -124,14 +124,11 @@ pub(crate) async fn counted(idem: &Idem<RedisStore>, event: &str) -> u64 {
 }
 
 /// Handles what there is, and returns when there is no more.
-pub(crate) async fn consumed<Q, S, M>(
-    queue: &Q,
-    handler: &Handler<S, M>,
-) -> Result<Consumed, BoxError>
+pub(crate) async fn consumed<Q, S, M>(queue: &Q, handler: &Handler<S, M>) -> Result<Consumed, Error>
 where
     Q: Queue<Message = M>,
     S: Store + 'static,
-    M: Send + 'static,
+    M: Send + Sync + 'static,
 {
-    consume(queue, handler).await
+    drain(queue, handler, &Options::new()).await
 }
