@@ -55,3 +55,23 @@ async fn a_waiter_takes_over_when_the_lease_ends_by_the_servers_clock() {
     }
     holder.abandon();
 }
+
+#[tokio::test]
+async fn a_dropped_lease_is_ended_by_the_servers_clock() {
+    const LEASE: Duration = Duration::from_secs(600);
+    let server = Server::start().unwrap();
+    let (idem, other) = (open(&server.url()).await, open(&server.url()).await);
+    let request = request("k", "p");
+    let mut dropped = acquired(&idem, &request, LEASE).await;
+    dropped.renew(2 * LEASE).await.unwrap();
+    let (token, until) = (dropped.token(), dropped.until());
+    drop(dropped);
+    // One that is woken, and one that asks now and then.
+    for waiter in [&idem, &other] {
+        let patient = request.clone().wait_for(Duration::from_secs(20));
+        let next = acquired(waiter, &patient, LEASE).await;
+        assert!(next.token() > token && next.took_over() >= Some(token), "{next:?}");
+        assert!(server_time(&server) < until.as_millis(), "long before its end");
+        drop(next);
+    }
+}
