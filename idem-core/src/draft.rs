@@ -162,7 +162,7 @@ impl Change {
             Self::End => before.map(|record| {
                 let mut draft = kept(record, draft);
                 if matches!(record.state, State::Claimed { .. }) {
-                    draft.ends_at = Moment::Now;
+                    draft.ends_at = draft.created_at;
                 }
                 draft
             }),

@@ -94,8 +94,10 @@ pub enum ErrorKind {
     Reentrant,
     /// The key is held by a live lease until then.
     InProgress {
-        /// When the lease ends, unless it is renewed.
+        /// When the lease ends, unless it is renewed; by the store's clock.
         until: Timestamp,
+        /// How long to wait before asking again: until the lease ends, if nothing happens before.
+        retry_after: Duration,
     },
     /// The lease is not held any more: it ended, was taken over, completed or released.
     LeaseLost {
@@ -301,7 +303,7 @@ impl fmt::Display for Error {
                 "an effect asked its own store for what its transaction stands in the way of: use \
                  the transaction, or call before or after the effect",
             ),
-            ErrorKind::InProgress { until } => {
+            ErrorKind::InProgress { until, .. } => {
                 write!(f, "the key is held by a live lease until {until}: ask again then")
             }
             ErrorKind::LeaseLost { token } => write!(

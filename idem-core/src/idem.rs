@@ -197,7 +197,7 @@ impl<S: Store> Idem<S> {
         let committed = self.transact(key, Forget).await?;
         let Some(before) = &committed.before else { return Ok(false) };
         if let Some(until) = Forget::held_until(Some(before), committed.now) {
-            return Err(Error::nothing_done(ErrorKind::InProgress { until }));
+            return Err(committed.in_progress(until));
         }
         // An expired receipt counts as gone, purged or not.
         let is_claim = matches!(before.state, State::Claimed { .. });

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::{Committed, Error, ErrorKind, Fingerprint, Record, State, Timestamp, Verdict, judge};
+use crate::{Committed, Error, ErrorKind, Fingerprint, State, Timestamp, Verdict, judge};
 
 /// What became of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Outcome<Bytes> {
             Verdict::Replayed(result) => Ok(Self::Replayed(result.clone())),
             Verdict::Conflict => Ok(Self::Conflict),
             Verdict::InProgress(until) => {
-                let retry_after = retry_after(committed.before.as_ref(), until, committed.now);
+                let retry_after = committed.retry_after(until);
                 Ok(Self::InProgress { until, retry_after })
             }
             Verdict::Run => Err(Error::nothing_done(ErrorKind::Contract(
@@ -76,16 +76,10 @@ impl Outcome<Bytes> {
     }
 }
 
-/// How long until a lease ends; never longer than it may have been given, also by a clock that stepped back.
-fn retry_after(record: Option<&Record>, until: Timestamp, now: Timestamp) -> Duration {
-    let from = record.map_or(now, |record| record.created_at.max(now));
-    until.since(from)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Token;
+    use crate::{Record, Token};
     use uuid::Uuid;
 
     #[test]

@@ -4,6 +4,7 @@ use std::{
     any::Any,
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -109,7 +110,8 @@ pub enum Change {
         /// How far, from now.
         lease: Span,
     },
-    /// End the lease now, and keep its record: whoever claims the key next is told that it takes over.
+    /// End the lease, and keep its record: whoever claims the key next is told that it takes over. Its end is then
+    /// that of its claim, so that a clock that steps back does not bring it to life.
     End,
     /// Complete the key.
     Complete {
@@ -167,8 +169,10 @@ impl Change {
             }
             Self::End => {
                 let mut record = before.cloned();
-                if let Some(Record { state: State::Claimed { until, .. }, .. }) = &mut record {
-                    *until = now;
+                if let Some(Record { created_at, state: State::Claimed { until, .. }, .. }) =
+                    &mut record
+                {
+                    *until = *created_at;
                 }
                 record
             }
@@ -206,12 +210,24 @@ impl Committed {
     pub fn kept(record: Option<Record>, now: Timestamp) -> Self {
         Self { ran: false, before: record.clone(), after: record, now }
     }
+
+    /// The error of a call that the lease which was found, until then, stands in the way of.
+    pub(crate) fn in_progress(&self, until: Timestamp) -> Error {
+        let retry_after = self.retry_after(until);
+        Error::nothing_done(ErrorKind::InProgress { until, retry_after })
+    }
+
+    /// How long until the lease that was found ends, at `until`; never longer than from its claim to its end, also
+    /// by a clock that stepped back.
+    pub(crate) fn retry_after(&self, until: Timestamp) -> Duration {
+        let from = self.before.as_ref().map_or(self.now, |found| found.created_at.max(self.now));
+        until.since(from)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn at(millis: i64) -> Timestamp {
         Timestamp::from_millis(millis)
@@ -277,11 +293,11 @@ mod tests {
     }
 
     #[test]
-    fn ending_a_lease_moves_its_end_to_now_and_keeps_the_rest() {
+    fn ending_a_lease_moves_its_end_to_its_start_and_keeps_the_rest() {
         let before = claim().stamp(None, at(5), || Ok(Token::MAX)).unwrap();
         let after = Change::End.stamp(before.as_ref(), at(7), no_token).unwrap().unwrap();
         let (token, keep_until) = (Token::MAX, Some(at(105)));
-        assert_eq!(after.state, State::Claimed { token, until: at(7), keep_until });
+        assert_eq!(after.state, State::Claimed { token, until: at(5), keep_until });
         assert_eq!(after.created_at, at(5));
         let completed = complete(Retention::Forever).stamp(None, at(5), no_token).unwrap();
         assert_eq!(Change::End.stamp(completed.as_ref(), at(7), no_token).unwrap(), completed);

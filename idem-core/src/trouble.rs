@@ -63,7 +63,7 @@ mod tests {
             (of(ErrorKind::Store), Trouble::Call, Trouble::Store),
             (Error::new(ErrorKind::Store, Certainty::Unknown), Trouble::Store, Trouble::Store),
             (of(ErrorKind::Contended { attempts: 9 }), Trouble::Key, Trouble::Key),
-            (of(ErrorKind::InProgress { until }), Trouble::Key, Trouble::Key),
+            (of(ErrorKind::InProgress { until, retry_after: waited }), Trouble::Key, Trouble::Key),
             (of(ErrorKind::Closed), Trouble::Closed, Trouble::Closed),
             (of(ErrorKind::Work), Trouble::Call, Trouble::Call),
             (of(ErrorKind::Effect), Trouble::Call, Trouble::Call),

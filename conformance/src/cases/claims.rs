@@ -109,7 +109,7 @@ pub async fn a_live_claim_is_not_forgotten_and_an_ended_one_is<F: Fixture>() {
     let before = kept_for(setup.idem.store(), &key("a")).await;
     setup.clock.set(start_plus(LEASE - 1));
     let error = setup.idem.forget(&key("a")).await.unwrap_err();
-    let ErrorKind::InProgress { until } = *error.kind() else {
+    let ErrorKind::InProgress { until, .. } = *error.kind() else {
         panic!("a live claim must not be forgotten: {error:?}")
     };
     assert_eq!((until, error.certainty()), (start_plus(LEASE), Certainty::NothingDone));
@@ -171,7 +171,7 @@ pub async fn a_claimed_event_is_neither_processed_nor_marked<F: Fixture>() {
     let store = setup.idem.store();
     assert!(!store.is_processed("billing", "e").await.unwrap(), "a claim is no mark");
     let error = store.mark_processed("billing", "e").await.unwrap_err();
-    let ErrorKind::InProgress { until } = *error.kind() else {
+    let ErrorKind::InProgress { until, .. } = *error.kind() else {
         panic!("a claimed event must not be marked: {error:?}")
     };
     assert_eq!((until, error.certainty()), (start_plus(LEASE), Certainty::NothingDone));

@@ -144,7 +144,7 @@ pub async fn a_handler_does_not_run_on_a_claimed_event<F: Fixture>() {
         claimed(&setup.idem, &Request::new(key)).await;
         let end = setup.clock.now().after(lease(LEASE));
         let error = till.handler.handle(&event_id, pays(1)).await.unwrap_err();
-        let ErrorKind::InProgress { until } = *error.kind() else {
+        let ErrorKind::InProgress { until, .. } = *error.kind() else {
             panic!("the event is held: {error:?}")
         };
         assert_eq!(Some(until), end);

@@ -102,7 +102,7 @@ pub(super) fn found(committed: &Committed, payload: Option<&Fingerprint>) -> Res
         Verdict::Run => Ok(Found::Free),
         Verdict::Replayed(_) => Ok(Found::Marked),
         Verdict::Conflict => Ok(Found::Other),
-        Verdict::InProgress(until) => Err(Error::nothing_done(ErrorKind::InProgress { until })),
+        Verdict::InProgress(until) => Err(committed.in_progress(until)),
     }
 }
 
