@@ -29,12 +29,12 @@ pub(super) fn to_bytes<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// As [`to_bytes`], of a value that JSON must give back: a `Some` that is written as null would come back
-/// as `None`.
-pub(super) fn to_bytes_of_result<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
+/// Whether all keys of a value that JSON must give back are texts: a `Some` that is written as null would come
+/// back as `None`, and is refused.
+pub(super) fn check_result<T: Serialize + ?Sized>(value: &T) -> Result<bool> {
     let mut encoder = Encoder::refusing_present_null();
     value.serialize(&mut encoder)?;
-    encoder.finish()
+    encoder.finish_with_keys()
 }
 
 /// Writes a part of a value.

@@ -48,6 +48,8 @@ pub(super) struct Encoder {
     wrappers: usize,
     spoiled: bool,
     refuses_present_null: bool,
+    /// Whether some key of a map is no text.
+    has_other_keys: bool,
 }
 
 /// Where a member of an open map lies in the buffer.
@@ -97,6 +99,12 @@ impl Encoder {
         Ok(self.out)
     }
 
+    /// As [`finish`](Self::finish), with whether all keys of maps are texts.
+    pub(super) fn finish_with_keys(self) -> Result<bool, FingerprintError> {
+        let keys_are_texts = !self.has_other_keys;
+        self.finish().map(|_| keys_are_texts)
+    }
+
     /// Notes that a failure was handed to code that might ignore it.
     pub(super) fn watch<T>(
         &mut self,
@@ -108,7 +116,7 @@ impl Encoder {
 
     /// One for a value that JSON must give back.
     pub(super) fn refusing_present_null() -> Self {
-        Self { refuses_present_null: true, ..Self::default() }
+        Self { out: Vec::with_capacity(128), refuses_present_null: true, ..Self::default() }
     }
 
     /// Refuses what is present and yet was written, from `start` on, as null.
@@ -236,7 +244,8 @@ impl Encoder {
     }
 
     /// Marks what was written since `start` as a key.
-    pub(super) fn key_since(&self, start: usize, origin: Option<usize>) -> Key {
+    pub(super) fn key_since(&mut self, start: usize, origin: Option<usize>) -> Key {
+        self.has_other_keys |= self.out.get(start).is_none_or(|initial| initial >> 5 != TEXT);
         Key { start, value: self.out.len(), origin }
     }
 

@@ -255,8 +255,9 @@ pub(crate) fn check_json(text: &[u8]) -> Result<(), FingerprintError> {
 }
 
 /// Whether JSON gives `value` back as what it is, as far as its form shows: finite floats, distinct members,
-/// nothing present that is written as null, nesting within the limit.
-pub(crate) fn check_result<T: Serialize + ?Sized>(value: &T) -> Result<(), FingerprintError> {
+/// nothing present that is written as null, nesting within the limit. It tells whether all keys of maps are texts:
+/// JSON writes others as texts too, and only then can they come to be equal.
+pub(crate) fn check_result<T: Serialize + ?Sized>(value: &T) -> Result<bool, FingerprintError> {
     // Duplicates can only be found among encoded keys, so there is nothing to save by not encoding.
-    canonical::to_bytes_of_result(value).map(drop)
+    canonical::check_result(value)
 }
