@@ -1,17 +1,18 @@
 //! A record as bytes, for the stores that keep bytes.
 //!
 //! ```text
-//! 1 6b2f0c11 1700000000123 1700000060123 - - completed <attempt> <fingerprint>\n<result>
+//! 1 1700000000123 1700000000123 60000 60000 - - 6b2f0c11 - completed <attempt> <fingerprint>\n<result>
 //! ```
 //!
-//! One line of text, the head, then the result as it is. The head has the version of this form, a checksum,
-//! the stamp (when the run or claim started; when the receipt expires or the lease ends; until when an ended
-//! lease is kept; the token), the state, the attempt's id and the fingerprint, both in hexadecimal. What is
-//! absent is a `-`.
+//! One line of text, the head, then the result as it is. The head has the version of this form; the stamp, each
+//! field of which stands twice (when the run or claim started; how many milliseconds later the receipt expires or
+//! the lease ends; the token); a checksum; how many milliseconds after the start the record of an ended lease may
+//! go; the state, the attempt's id and the fingerprint, both in hexadecimal. What is absent is a `-`.
 //!
-//! The checksum begins as the CRC-32 (IEEE 802.3) of all that follows the stamp, and goes on over the bytes
-//! of the stamp as `checksum * 31 + byte` modulo 2^32: so a server that stamps a record needs to see neither
-//! the rest nor more than exact integers, and any one damaged byte still shows.
+//! The checksum is the CRC-32 (IEEE 802.3) of all that follows it. What stands before it stands twice, so that a
+//! server that stamps a record computes nothing, and any one damaged byte still shows.
+
+use std::fmt::{self, Write as _};
 
 use bytes::Bytes;
 use uuid::Uuid;
@@ -24,22 +25,28 @@ pub(crate) const VERSION: i64 = 1;
 pub(crate) const COMPLETED: &str = "completed";
 pub(crate) const CLAIMED: &str = "claimed";
 
+/// Enough for a head, unless its times are far apart.
+const HEAD: usize = 224;
+
+/// The digits of a checksum.
+const CHECKSUM: usize = 8;
+
 impl Record {
     /// The record as bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = self.to_head();
-        bytes.extend(self.result());
+        let rest = Rest::of(self);
+        let mut bytes = self.stamp().to_bytes(HEAD + rest.result.len());
+        rest.append(&mut bytes);
         bytes
     }
 
     /// The part of [`Record::to_bytes`] before the result: no two records that a key ever had share it.
     #[must_use]
     pub fn to_head(&self) -> Vec<u8> {
-        let rest = Rest::of(self);
-        let stamp = self.stamp().map(|field| field.unwrap_or_else(|| "-".to_string())).join(" ");
-        let checksum = checksum(rest.checksum(), &stamp);
-        format!("{VERSION} {checksum:08x} {stamp} {}", rest.line).into_bytes()
+        let mut bytes = self.stamp().to_bytes(HEAD);
+        Rest::of(self).append_line(&mut bytes);
+        bytes
     }
 
     /// The record of these bytes.
@@ -53,15 +60,12 @@ impl Record {
         if bytes.starts_with(&record.to_head()) { Ok(record) } else { Err(damaged(bytes.len())) }
     }
 
-    fn stamp(&self) -> [Option<String>; 4] {
-        let millis = |time: Timestamp| time.as_millis().to_string();
-        let created_at = Some(millis(self.created_at));
-        match self.state {
-            State::Claimed { token, until, keep_until } => {
-                [created_at, Some(millis(until)), keep_until.map(millis), Some(token.to_string())]
-            }
-            State::Completed { expires_at, .. } => [created_at, expires_at.map(millis), None, None],
-        }
+    fn stamp(&self) -> Stamp {
+        let (ends_at, token) = match self.state {
+            State::Claimed { token, until, .. } => (Some(until), Some(token)),
+            State::Completed { expires_at, .. } => (expires_at, None),
+        };
+        Stamp { created_at: self.created_at, ends_at, token }
     }
 
     fn result(&self) -> &[u8] {
@@ -72,47 +76,105 @@ impl Record {
     }
 }
 
-/// What follows the stamp.
+/// What a server may fill in.
+pub(crate) struct Stamp {
+    pub(crate) created_at: Timestamp,
+    pub(crate) ends_at: Option<Timestamp>,
+    pub(crate) token: Option<Token>,
+}
+
+impl Stamp {
+    /// What comes before the rest, in a buffer with room for so many bytes.
+    pub(crate) fn to_bytes(&self, room: usize) -> Vec<u8> {
+        let (mut text, created_at) = (String::with_capacity(room), self.created_at.as_millis());
+        // What is written to a string is written.
+        let _ = write!(text, "{VERSION} {created_at} {created_at} ");
+        let life = self.ends_at.map(|end| after(self.created_at, end));
+        twice(&mut text, life);
+        twice(&mut text, self.token);
+        text.into_bytes()
+    }
+}
+
+/// How many milliseconds later the second is.
+fn after(start: Timestamp, end: Timestamp) -> i128 {
+    i128::from(end.as_millis()) - i128::from(start.as_millis())
+}
+
+fn twice(text: &mut String, field: Option<impl fmt::Display>) {
+    let _ = match field {
+        Some(field) => write!(text, "{field} {field} "),
+        None => text.write_str("- - "),
+    };
+}
+
+/// What follows the stamp: the checksum, and what it is of.
 pub(crate) struct Rest<'r> {
-    pub(crate) line: String,
+    /// How many milliseconds after the start the record of an ended lease may go.
+    pub(crate) keep: Option<i128>,
+    pub(crate) state: &'static str,
+    pub(crate) attempt: Uuid,
+    pub(crate) fingerprint: Option<Fingerprint>,
     pub(crate) result: &'r [u8],
 }
 
 impl<'r> Rest<'r> {
     pub(crate) fn of(record: &'r Record) -> Self {
-        let state = match record.state {
-            State::Completed { .. } => COMPLETED,
-            State::Claimed { .. } => CLAIMED,
+        let (state, keep) = match record.state {
+            State::Completed { .. } => (COMPLETED, None),
+            State::Claimed { keep_until, .. } => {
+                (CLAIMED, keep_until.map(|until| after(record.created_at, until)))
+            }
         };
-        Self::new(state, record.attempt, record.fingerprint, record.result())
+        let (attempt, fingerprint) = (record.attempt, record.fingerprint);
+        Self { keep, state, attempt, fingerprint, result: record.result() }
     }
 
-    pub(crate) fn new(
-        state: &str,
-        attempt: Uuid,
-        fingerprint: Option<Fingerprint>,
-        result: &'r [u8],
-    ) -> Self {
-        let fingerprint = fingerprint.map_or("-".to_string(), |given| hex(&given.to_bytes()));
-        Self { line: format!("{state} {} {fingerprint}\n", attempt.simple()), result }
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEAD + self.result.len());
+        self.append(&mut bytes);
+        bytes
     }
 
-    pub(crate) fn checksum(&self) -> u32 {
+    fn append(&self, bytes: &mut Vec<u8>) {
+        self.append_line(bytes);
+        bytes.extend_from_slice(self.result);
+    }
+
+    /// All but the result.
+    fn append_line(&self, bytes: &mut Vec<u8>) {
+        let start = bytes.len();
+        bytes.extend_from_slice(&[b' '; CHECKSUM + 1]);
+        match self.keep {
+            Some(keep) => bytes.extend_from_slice(keep.to_string().as_bytes()),
+            None => bytes.push(b'-'),
+        }
+        bytes.push(b' ');
+        bytes.extend_from_slice(self.state.as_bytes());
+        bytes.push(b' ');
+        append_hex(bytes, self.attempt.as_bytes());
+        bytes.push(b' ');
+        match self.fingerprint {
+            Some(fingerprint) => append_hex(bytes, &fingerprint.to_bytes()),
+            None => bytes.push(b'-'),
+        }
+        bytes.push(b'\n');
+        let (checksum, line) = bytes[start..].split_at_mut(CHECKSUM);
         let mut crc = crc32fast::Hasher::new();
-        crc.update(self.line.as_bytes());
+        crc.update(&line[1..]);
         crc.update(self.result);
-        crc.finalize()
+        for (digits, byte) in checksum.chunks_exact_mut(2).zip(crc.finalize().to_be_bytes()) {
+            digits.copy_from_slice(&hex(byte));
+        }
     }
 }
 
-/// What the checksum of the rest becomes over the bytes of the stamp.
-pub(crate) fn checksum(rest: u32, stamp: &str) -> u32 {
-    stamp.bytes().fold(rest, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()))
+fn append_hex(bytes: &mut Vec<u8>, data: &[u8]) {
+    bytes.extend(data.iter().flat_map(|byte| hex(*byte)));
 }
 
-fn hex(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+fn hex(byte: u8) -> [u8; 2] {
+    [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)])
 }
 
 fn damaged(length: usize) -> Error {
@@ -139,17 +201,22 @@ fn parse(bytes: &Bytes) -> Result<Option<Record>, Error> {
     }
 }
 
+/// Reads each field of the stamp once: the second one, and the checksum, are found wrong by whoever writes them anew.
 fn parse_fields(head: &str, result: Bytes) -> Option<Record> {
     let mut fields = head.split(' ');
-    let _checksum = fields.next()?;
-    let mut time = || -> Option<Option<Timestamp>> {
-        match fields.next()? {
+    let created_at = Timestamp::from_millis(fields.next()?.parse().ok()?);
+    let later = |millis: &str| -> Option<Option<Timestamp>> {
+        match millis {
             "-" => Some(None),
-            millis => millis.parse().ok().map(Timestamp::from_millis).map(Some),
+            millis => {
+                let end = i128::from(created_at.as_millis()).checked_add(millis.parse().ok()?)?;
+                Some(Some(Timestamp::from_millis(i64::try_from(end).ok()?)))
+            }
         }
     };
-    let (created_at, ends_at, keep_until) = (time()??, time()?, time()?);
-    let token = fields.next()?;
+    let ends_at = later(fields.nth(1)?)?;
+    let token = fields.nth(1)?;
+    let keep_until = later(fields.nth(2)?)?;
     let state = match fields.next()? {
         COMPLETED => State::Completed { result, expires_at: ends_at },
         CLAIMED if result.is_empty() => State::Claimed {
@@ -195,7 +262,11 @@ mod tests {
         State::Completed { result, expires_at: expires_at.map(at) }
     }
 
-    /// The checksums were computed by another implementation (Python's zlib.crc32 and integers).
+    fn digits(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The checksums were computed by another implementation (Python's zlib.crc32).
     #[test]
     fn the_form_is_pinned() {
         let fingerprint = Fingerprint::of_bytes("p");
@@ -203,14 +274,14 @@ mod tests {
             (
                 record(Some(fingerprint), completed(b"{\"id\":7}", Some(1_700_000_060_123))),
                 format!(
-                    "1 119c8b94 1700000000123 1700000060123 - - completed \
+                    "1 1700000000123 1700000000123 60000 60000 - - 88e4accf - completed \
                      00112233445566778899aabbccddeeff {}\n{{\"id\":7}}",
-                    hex(&fingerprint.to_bytes())
+                    digits(&fingerprint.to_bytes())
                 ),
             ),
             (
                 record(None, completed(b"", None)),
-                "1 2a8b06a6 1700000000123 - - - completed \
+                "1 1700000000123 1700000000123 - - - - e90b1e25 - completed \
                  00112233445566778899aabbccddeeff -\n"
                     .to_string(),
             ),
@@ -219,7 +290,8 @@ mod tests {
                     None,
                     State::Claimed { token: Token::MAX, until: at(-5), keep_until: Some(at(0)) },
                 ),
-                "1 0ca14270 1700000000123 -5 0 9223372036854775807 claimed \
+                "1 1700000000123 1700000000123 -1700000000128 -1700000000128 9223372036854775807 \
+                 9223372036854775807 7aea1b1b -1700000000123 claimed \
                  00112233445566778899aabbccddeeff -\n"
                     .to_string(),
             ),
@@ -304,9 +376,17 @@ mod tests {
 
     #[test]
     fn other_spellings_of_one_record_are_damaged() {
-        let record = record(None, completed(b"r", Some(7)));
+        let record = record(None, completed(b"r", Some(1_700_000_000_130)));
         let text = String::from_utf8(record.to_bytes()).unwrap();
-        for (from, to) in [(" 7 ", " 07 "), (" 7 ", " +7 "), ("aabb", "AABB"), ("- -", "- 3")] {
+        let others = [
+            (" 7 7 ", " 07 07 "),
+            (" 7 7 ", " +7 +7 "),
+            (" 7 7 ", " 7 8 "),
+            ("aabb", "AABB"),
+            ("- - ", "- 3 "),
+            ("- - ", "3 3 "),
+        ];
+        for (from, to) in others {
             let other = text.replace(from, to);
             assert_ne!(other, text, "{from}");
             assert!(is_damaged(other.into_bytes()), "{to}");

@@ -3,23 +3,25 @@
 use std::fmt;
 
 use bytes::Bytes;
+use uuid::Uuid;
 
 use crate::{
-    Change, Error, Record, Retention, Span, State, Timestamp, Token,
-    codec::{CLAIMED, COMPLETED, Rest, VERSION, checksum},
+    Change, Error, Fingerprint, Record, Retention, Span, State, Timestamp, Token,
+    codec::{CLAIMED, COMPLETED, Rest, Stamp, VERSION},
 };
+
+/// Enough for a stamp, unless its times are far apart.
+const STAMP: usize = 96;
 
 /// A record that a server stamps when it commits, for a store that changes a record without reading the time
 /// or the last token first.
 ///
-/// The bytes of the record are `{version} {checksum} {created_at} {ends_at} {keep_until} {token} {rest}`, with
-/// `-` for what is absent, and the checksum in eight hexadecimal digits: they are the [`Record::to_bytes`] of
-/// what [`Change::stamp`] makes at the server's time and with its token.
+/// The bytes of the record are `{version} {created_at} {created_at} {life} {life} {token} {token} {rest}`, with
+/// `-` for what is absent; the life is how many milliseconds after `created_at` it ends. They are the
+/// [`Record::to_bytes`] of what [`Change::stamp`] makes at the server's time and with its token.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Draft {
-    /// The version of the form.
-    pub version: i64,
     /// When the run or the claim starts.
     pub created_at: Moment,
     /// When the receipt expires, or the lease ends.
@@ -30,9 +32,6 @@ pub struct Draft {
     pub token: DraftToken,
     /// What follows the stamp.
     pub rest: Bytes,
-    /// What the checksum is before it goes on over the bytes of the stamp, `{created_at} {ends_at}
-    /// {keep_until} {token}`: for each, `checksum * 31 + byte` modulo 2^32.
-    pub checksum: u32,
 }
 
 // A result may be a secret: not in a log.
@@ -84,23 +83,26 @@ impl Moment {
 }
 
 impl Draft {
+    /// The version of the form.
+    pub const VERSION: i64 = VERSION;
+
     /// The bytes of the record, if nothing is left to stamp.
     #[must_use]
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
-        let time = |moment| match moment {
-            Moment::Never => Some("-".to_string()),
-            Moment::At(time) => Some(time.as_millis().to_string()),
-            Moment::Now | Moment::In(_) => None,
+        let Moment::At(created_at) = self.created_at else { return None };
+        let ends_at = match self.ends_at {
+            Moment::Never => None,
+            Moment::At(time) => Some(time),
+            Moment::Now | Moment::In(_) => return None,
         };
         let token = match self.token {
-            DraftToken::None => "-".to_string(),
-            DraftToken::Kept(token) => token.to_string(),
+            DraftToken::None => None,
+            DraftToken::Kept(token) => Some(token),
             DraftToken::Next => return None,
         };
-        let (created_at, ends_at) = (time(self.created_at)?, time(self.ends_at)?);
-        let stamp = format!("{created_at} {ends_at} {} {token}", time(self.keep_until)?);
-        let head = format!("{} {:08x} {stamp} ", self.version, checksum(self.checksum, &stamp));
-        Some([head.as_bytes(), &self.rest].concat())
+        let mut bytes = Stamp { created_at, ends_at, token }.to_bytes(STAMP + self.rest.len());
+        bytes.extend_from_slice(&self.rest);
+        Some(bytes)
     }
 
     /// When the record may be purged if it is committed at `now`; none for never.
@@ -143,11 +145,16 @@ impl Change {
             Retention::For(span) => Moment::In(span),
             Retention::Forever => Moment::Never,
         };
-        let draft = |[created_at, ends_at, keep_until]: [Moment; 3], token, rest: Rest<'_>| {
-            let checksum = rest.checksum();
-            let rest = [rest.line.as_bytes(), rest.result].concat().into();
-            let version = VERSION;
-            Draft { version, created_at, ends_at, keep_until, token, rest, checksum }
+        let draft = |[created_at, ends_at, keep_until]: [Moment; 3], token, rest: Rest<'_>| Draft {
+            created_at,
+            ends_at,
+            keep_until,
+            token,
+            rest: rest.to_bytes().into(),
+        };
+        let rest = |state, attempt: &Uuid, fingerprint: &Option<Fingerprint>| {
+            let (attempt, fingerprint) = (*attempt, *fingerprint);
+            Rest { keep: None, state, attempt, fingerprint, result: &[] }
         };
         match self {
             Self::Remove => None,
@@ -168,12 +175,16 @@ impl Change {
             }),
             Self::Claim { fingerprint, attempt, lease, retention } => {
                 let times = [Moment::Now, Moment::In(*lease), retained(retention)];
-                let rest = Rest::new(CLAIMED, *attempt, *fingerprint, &[]);
+                let keep = match retention {
+                    Retention::For(span) => Some(span.as_millis().into()),
+                    Retention::Forever => None,
+                };
+                let rest = Rest { keep, ..rest(CLAIMED, attempt, fingerprint) };
                 Some(draft(times, DraftToken::Next, rest))
             }
             Self::Complete { fingerprint, attempt, result, retention } => {
                 let times = [Moment::Now, retained(retention), Moment::Never];
-                let rest = Rest::new(COMPLETED, *attempt, *fingerprint, result);
+                let rest = Rest { result, ..rest(COMPLETED, attempt, fingerprint) };
                 Some(draft(times, DraftToken::None, rest))
             }
         }
@@ -197,8 +208,6 @@ fn kept(record: &Record, draft: impl FnOnce([Moment; 3], DraftToken, Rest<'_>) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Fingerprint;
-    use uuid::Uuid;
 
     fn at(millis: i64) -> Timestamp {
         Timestamp::from_millis(millis)
@@ -220,20 +229,20 @@ mod tests {
     /// Stamps a draft as a server would.
     fn stamped(draft: &Draft, now: i64, next: u64) -> Vec<u8> {
         let time = |moment| match moment {
-            Moment::Never => "-".to_string(),
-            Moment::At(time) => time.as_millis().to_string(),
-            Moment::Now => now.to_string(),
-            Moment::In(span) => (now + span.as_millis()).to_string(),
+            Moment::Never => None,
+            Moment::At(time) => Some(time.as_millis()),
+            Moment::Now => Some(now),
+            Moment::In(span) => Some(now + span.as_millis()),
         };
         let token = match draft.token {
             DraftToken::None => "-".to_string(),
             DraftToken::Kept(token) => token.to_string(),
             DraftToken::Next => next.to_string(),
         };
-        let times = [draft.created_at, draft.ends_at, draft.keep_until].map(time).join(" ");
-        let stamp = format!("{times} {token}");
-        let head = format!("{} {:08x} {stamp} ", draft.version, checksum(draft.checksum, &stamp));
-        [head.as_bytes(), &draft.rest].concat()
+        let start = time(draft.created_at).unwrap();
+        let life = time(draft.ends_at).map_or("-".to_string(), |end| (end - start).to_string());
+        let stamp = format!("{start} {start} {life} {life} {token} {token}");
+        [format!("{VERSION} {stamp} ").as_bytes(), &draft.rest].concat()
     }
 
     #[test]

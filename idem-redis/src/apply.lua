@@ -1,80 +1,32 @@
 -- Compares and applies: the one script that writes. It holds no policy.
 --
--- KEYS and ARGV: see `Create` in create.rs and `Commit` in script.rs, which fill them in, in this order.
-local argv = ARGV
-local nonce, not_after, change = argv[1], argv[2], argv[3]
+-- KEYS and ARGV: see `Commit` in script.rs, which fills them in, in this order.
+local argv, record = ARGV, KEYS[1]
+-- It comes back. Its first digits are the time after which nothing may come into force any more.
+local question = argv[1]
+local change, expected, live_until, token_floor = argv[2], argv[3], argv[4], argv[5]
+local created_at, life, keep, token, rest = argv[6], argv[7], argv[8], argv[9], argv[10]
+local grace, reads, writes = argv[11], argv[12], argv[13]
 
 local time = redis.call('TIME')
 -- Numbers are doubles: what goes into text or back is below 2^53, or is never made a number.
 local now = time[1] .. string.sub('00000' .. time[2], -6, -4)
 
--- A request that was on its way for too long may have been given up: it must not come into force any more.
-if tonumber(now) > tonumber(not_after) then
-  return { nonce, 'late', now }
+-- A request that was on its way for too long may have been given up. Both begin with thirteen digits: so they
+-- compare as texts.
+if now > question then
+  return question .. ' late ' .. now
 end
-
-local byte = string.byte
-
--- The checksum of a record: it goes on over the bytes of the stamp.
-local function checksum_over(sum, stamp)
-  local length = #stamp
-  local rest = length % 10
-  -- Four bytes at a time stay below 2^53.
-  for index = 10, length, 10 do
-    local a, b, c, d, e, f, g, h, i, j = byte(stamp, index - 9, index)
-    sum = ((((sum * 31 + a) * 31 + b) * 31 + c) * 31 + d) % 4294967296
-    sum = ((((sum * 31 + e) * 31 + f) * 31 + g) * 31 + h) % 4294967296
-    sum = ((sum * 31 + i) * 31 + j) % 4294967296
-  end
-  for index = length - rest + 1, length do
-    sum = (sum * 31 + byte(stamp, index)) % 4294967296
-  end
-  return string.format(' %08x ', sum)
-end
-
--- The most frequent commit, which all that follows could do too, in twice the time: a receipt under a free key,
--- and values to put.
-if change == 'create' then
-  local record, gone, version, checksum, life = argv[4], argv[5], argv[6], argv[7], argv[8]
-  -- One with a checksum is to be stamped. All numbers are below 10^14, and so become text without loss.
-  if checksum ~= '' then
-    local stamp = now .. ' - - -'
-    if life ~= '' then
-      stamp = now .. ' ' .. now + life .. ' - -'
-      gone = now + gone
-    end
-    record = version .. checksum_over(checksum, stamp) .. stamp .. ' ' .. record
-  end
-  local created
-  if gone == '' then
-    created = redis.call('SET', KEYS[1], record, 'NX')
-  else
-    created = redis.call('SET', KEYS[1], record, 'NX', 'PXAT', gone)
-  end
-  if not created then
-    return { nonce, 'stale', now, redis.call('GET', KEYS[1]) }
-  end
-  for index = 2, #KEYS do
-    redis.call('SET', KEYS[index], argv[7 + index])
-  end
-  return nonce .. ' ' .. now
-end
-
-local expected, live_until, token_floor = argv[4], argv[5], argv[6]
-local created_at, ends_at, keep_until, token = argv[7], argv[8], argv[9], argv[10]
-local version, checksum, rest, grace = argv[11], argv[12], argv[13], argv[14]
-local reads, writes = argv[15], argv[16]
-local record = KEYS[1]
 
 local function text(number)
   return string.format('%.0f', number)
 end
 
 local function stale()
-  return { nonce, 'stale', now, redis.call('GET', record) }
+  return { question .. ' stale ' .. now, 0, redis.call('GET', record) }
 end
 
-local argument = 16
+local argument = 13
 local function next_argument()
   argument = argument + 1
   return argv[argument]
@@ -115,11 +67,11 @@ end
 if token == 'next' then
   local last = redis.call('GET', KEYS[2])
   if last and not (last == '0' or string.match(last, '^[1-9]%d*$')) then
-    return { nonce, 'damaged', now }
+    return question .. ' damaged ' .. now
   end
   -- None is left to count to: compared as text, which is exact.
   if last and (#last > 19 or #last == 19 and last >= '9223372036854775807') then
-    return { nonce, 'damaged', now }
+    return question .. ' damaged ' .. now
   end
   if token_floor == '' then
     token_floor = time[1] .. string.format('%06d', tonumber(time[2]))
@@ -133,27 +85,23 @@ if token == 'next' then
   token = redis.call('GET', KEYS[2])
 end
 
-local function instant(moment)
-  if string.sub(moment, 1, 1) == '+' then
-    return text(tonumber(now) + tonumber(string.sub(moment, 2)))
-  end
-  return moment
-end
-
 if change == 'set' then
-  ends_at, keep_until = instant(ends_at), instant(keep_until)
-  local stamp = table.concat({ instant(created_at), ends_at, keep_until, token }, ' ')
-  local head = version .. checksum_over(tonumber(checksum), stamp) .. stamp
-  local set = { 'SET', record, head .. ' ' .. rest }
-  if by_set then set[#set + 1] = 'NX' end
-  local gone_at
-  if token == '-' then
-    gone_at = tonumber(ends_at)
-  elseif keep_until ~= '-' then
-    gone_at = math.max(tonumber(ends_at), tonumber(keep_until))
+  if created_at == '' then created_at = now end
+  -- An end that goes by the commit's time; the start is far from either end of time then.
+  if string.sub(life, 1, 1) == '+' then
+    life = text(tonumber(now) + tonumber(string.sub(life, 2)))
   end
-  if gone_at and grace ~= '' then
-    gone_at = gone_at + tonumber(grace)
+  local stamp = table.concat({ version, created_at, created_at, life, life, token, token, rest }, ' ')
+  local set = { 'SET', record, stamp }
+  if by_set then set[#set + 1] = 'NX' end
+  local stays
+  if token == '-' then
+    stays = tonumber(life)
+  elseif keep ~= '-' then
+    stays = math.max(tonumber(life), tonumber(keep))
+  end
+  if stays and grace ~= '' then
+    local gone_at = tonumber(created_at) + stays + tonumber(grace)
     -- What the server cannot count to stays until it is purged.
     if gone_at > 0 and gone_at < 9007199254740992 then
       set[#set + 1] = 'PXAT'
@@ -174,4 +122,4 @@ for index = 1, #writes do
   end
 end
 
-return { nonce, 'done', now, token }
+return { question .. ' done ' .. now, token }

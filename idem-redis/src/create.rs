@@ -1,31 +1,26 @@
-//! The most frequent commit: a receipt under a free key, with values to put. `apply.lua` does it in half the time
+//! The most frequent commit: a receipt under a free key, with values to put. `create.lua` does it in half the time
 //! of others.
 
 use bytes::Bytes;
-use idem_core::{Draft, DraftToken, Moment, Span, Timestamp};
+use idem_core::{Draft, DraftToken, Moment, Span};
 use redis::Cmd;
 
-use crate::script::{Becomes, Commit};
+use crate::script::{Becomes, Commit, Question};
 
-/// A script makes text of numbers below 10^14 without loss: so many milliseconds leave room for its clock.
-const LONGEST: i64 = 10_000_000_000_000;
+/// How many values it puts at most: they are counted by one character.
+const MOST_PUTS: usize = 64;
 
-/// The server counts an expiry no further.
-const MOST_EXACT: i64 = 1 << 53;
+/// The server counts so many milliseconds from now on, and no double of a script is near.
+const LONGEST: i64 = 1 << 52;
 
-/// What `apply.lua` is given for a commit of this kind.
+/// What `create.lua` is given for a commit of this kind.
 pub(crate) struct Create<'c> {
     record: &'c [u8],
     puts: Vec<(&'c [u8], &'c Bytes)>,
-    stored: Stored<'c>,
-}
-
-/// What becomes of the record.
-enum Stored<'c> {
-    /// It is ready, and goes at that time.
-    Stamped { bytes: Vec<u8>, gone_at: Option<i64> },
-    /// The server stamps it. How long it lives, and how long it stays, if not for ever.
-    Drafted { draft: &'c Draft, spans: Option<(i64, i64)> },
+    /// The record; without its beginning if the server stamps it.
+    stored: Vec<u8>,
+    /// How long it stays on the server, in milliseconds, if it goes.
+    stay: Option<i64>,
 }
 
 impl<'c> Create<'c> {
@@ -35,6 +30,7 @@ impl<'c> Create<'c> {
         let is_plain = commit.expected.is_none()
             && commit.live_until.is_none()
             && commit.reads.is_empty()
+            && commit.writes.len() <= MOST_PUTS
             && draft.token == DraftToken::None
             && draft.keep_until == Moment::Never;
         if !is_plain {
@@ -42,52 +38,53 @@ impl<'c> Create<'c> {
         }
         let puts = commit.writes.iter().map(|(name, value)| Some((&name[..], value.as_ref()?)));
         let puts = puts.collect::<Option<_>>()?;
-        Some(Self { record: commit.record, puts, stored: stored(draft, commit.grace)? })
+        let stay = stay(draft, commit.grace);
+        Some(Self { record: commit.record, puts, stored: stored(draft)?, stay })
     }
 
-    /// Adds everything after the script, as [`Commit::fill`] does.
-    pub(crate) fn fill(&self, nonce: u64, not_after: Timestamp, command: &mut Cmd) {
+    /// What its question says besides: how many values it puts.
+    pub(crate) fn count(&self) -> char {
+        char::from(b'0' + self.puts.len() as u8)
+    }
+
+    /// Adds everything after the script.
+    pub(crate) fn fill(&self, question: &Question, command: &mut Cmd) {
         command.arg(1 + self.puts.len()).arg(self.record);
         for (name, _) in &self.puts {
             command.arg(name);
         }
-        command.arg(nonce).arg(not_after.as_millis()).arg("create");
-        match &self.stored {
-            Stored::Stamped { bytes, gone_at } => {
-                command.arg(&bytes[..]).arg(or_nothing(*gone_at)).arg("").arg("").arg("");
-            }
-            Stored::Drafted { draft, spans } => {
-                let (life, stay) = spans.unzip();
-                command.arg(&draft.rest[..]).arg(or_nothing(stay)).arg(draft.version);
-                command.arg(draft.checksum).arg(or_nothing(life));
-            }
-        }
+        command.arg(question.as_bytes()).arg(&self.stored);
+        match self.stay {
+            Some(stay) => command.arg(stay),
+            None => command.arg(""),
+        };
         for (_, value) in &self.puts {
             command.arg(&value[..]);
         }
     }
 }
 
-fn or_nothing(number: Option<i64>) -> String {
-    number.map(|number| number.to_string()).unwrap_or_default()
+/// None if it takes another script to store it.
+fn stored(draft: &Draft) -> Option<Vec<u8>> {
+    match (draft.created_at, draft.ends_at) {
+        (Moment::Now, Moment::Never) => Some([b" - - - - ", &draft.rest[..]].concat()),
+        (Moment::Now, Moment::In(life)) => {
+            let life = life.as_millis();
+            let mut stored = format!(" {life} {life} - - ").into_bytes();
+            stored.extend_from_slice(&draft.rest);
+            Some(stored)
+        }
+        _ => draft.to_bytes(),
+    }
 }
 
-/// None if it takes the rest of the script to store it.
-fn stored(draft: &Draft, grace: Option<Span>) -> Option<Stored<'_>> {
-    if let Some(bytes) = draft.to_bytes() {
-        let gone_at = draft.purge_at(Timestamp::from_millis(0)).zip(grace);
-        let gone_at = gone_at.map(|(at, grace)| at.as_millis().saturating_add(grace.as_millis()));
-        // What the server cannot count to stays until it is purged.
-        let gone_at = gone_at.filter(|at| (1..MOST_EXACT).contains(at));
-        return Some(Stored::Stamped { bytes, gone_at });
-    }
-    match (draft.created_at, draft.ends_at) {
-        (Moment::Now, Moment::Never) => Some(Stored::Drafted { draft, spans: None }),
-        (Moment::Now, Moment::In(life)) => {
-            let stay = life.as_millis().checked_add(grace?.as_millis())?;
-            let spans = Some((life.as_millis(), stay));
-            (stay < LONGEST).then_some(Stored::Drafted { draft, spans })
-        }
-        _ => None,
-    }
+/// What the server cannot count to stays until it is purged, and so does what ends by another clock.
+fn stay(draft: &Draft, grace: Option<Span>) -> Option<i64> {
+    let life = match (draft.created_at, draft.ends_at) {
+        (_, Moment::In(life)) => life.as_millis(),
+        (Moment::At(start), Moment::At(end)) => end.as_millis().checked_sub(start.as_millis())?,
+        _ => return None,
+    };
+    let stay = life.checked_add(grace?.as_millis())?;
+    (1..LONGEST).contains(&stay).then_some(stay)
 }

@@ -16,7 +16,7 @@ use crate::{
     link::Link,
     names::Prefix,
     reentry,
-    script::{self, Applied, Commit, LOOK, Seen},
+    script::{Answer, Applied, CREATE, Commit, LOOK, Question, Seen},
     server_time::ServerTime,
 };
 
@@ -64,12 +64,12 @@ impl Inner {
 
     /// Reads a record and values, once.
     pub(crate) async fn look(&self, record: &[u8], values: &[Vec<u8>]) -> Result<Seen, Failure> {
-        let nonce = self.next_nonce();
+        let question = Question::plain(self.next_nonce());
         let fill = |command: &mut Cmd| {
-            command.arg(1 + values.len()).arg(record).arg(values).arg(nonce);
+            command.arg(1 + values.len()).arg(record).arg(values).arg(question.as_bytes());
         };
         let answer = self.link.eval(&LOOK, fill).await?;
-        let seen = script::seen(answer, nonce, values.len());
+        let seen = question.answer(answer).and_then(|answer| answer.seen(values.len()));
         let seen = seen.ok_or_else(|| self.link.misunderstood())?;
         self.server_time.learn(seen.now);
         Ok(seen)
@@ -103,13 +103,22 @@ impl Inner {
         let valid = i64::try_from(self.validity().as_millis()).unwrap_or(i64::MAX);
         let last = before.map_or(i64::MAX, |before| before.as_millis().saturating_sub(1));
         let not_after = Timestamp::from_millis(now.saturating_add(valid).min(last));
-        let create = Create::of(commit);
-        let fill = |command: &mut Cmd| match &create {
-            Some(create) => create.fill(nonce, not_after, command),
-            None => commit.fill(nonce, not_after, command),
+        let (question, answer) = match Create::of(commit) {
+            Some(create) => {
+                let question = Question::until(not_after, nonce, create.count());
+                let fill = |command: &mut Cmd| create.fill(&question, command);
+                let answer = self.link.eval(&CREATE, fill).await?;
+                (question, answer)
+            }
+            None => {
+                let question = Question::until(not_after, nonce, "");
+                let fill = |command: &mut Cmd| commit.fill(&question, command);
+                let answer = self.link.eval(commit.script(), fill).await?;
+                (question, answer)
+            }
         };
-        let answer = self.link.eval(commit.script(), fill).await?;
-        let applied = script::applied(answer, nonce).ok_or_else(|| self.link.misunderstood())?;
+        let applied = question.answer(answer).and_then(Answer::applied);
+        let applied = applied.ok_or_else(|| self.link.misunderstood())?;
         if let Some(now) = applied.now() {
             self.server_time.learn(now);
         }

@@ -50,8 +50,8 @@
 //!
 //! # Time
 //! The server's clock decides. In a cluster each server's decides for its own keys. Under the server's clock every
-//! key that may go some day is set to expire on the server, a minute after the store would let it be purged: that
-//! is no more than collecting garbage.
+//! key that may go some day is set to expire on the server, a minute or a little more after the store would let it be
+//! purged: that is no more than collecting garbage.
 //!
 //! # Purging and listing
 //! Under the server's clock the server removes by itself what may be purged: [`Store::purge`](idem_core::Store::purge)

@@ -1,6 +1,6 @@
 //! The scripts, what they are given and what they answer.
 
-use std::sync::LazyLock;
+use std::{fmt, sync::LazyLock, vec};
 
 use bytes::Bytes;
 use idem_core::{Draft, DraftToken, Moment, Record, Span, Timestamp, Token};
@@ -11,6 +11,10 @@ use crate::names;
 /// Reads. Refused by a replica, whose answers may be of yesterday; not for want of memory.
 pub(crate) static LOOK: LazyLock<Script> =
     LazyLock::new(|| Script::new("#!lua flags=allow-oom", include_str!("look.lua")));
+
+/// Applies what is a [`Create`](crate::create::Create).
+pub(crate) static CREATE: LazyLock<Script> =
+    LazyLock::new(|| Script::new("#!lua", include_str!("create.lua")));
 
 /// Applies what may need memory: refused as a whole if there is none.
 pub(crate) static APPLY: LazyLock<Script> =
@@ -29,7 +33,7 @@ pub(crate) struct Script {
 impl Script {
     /// Its first line says what the server must check before it runs (Redis 7, "Eval flags").
     pub(crate) fn new(first_line: &str, body: &str) -> Self {
-        let source = format!("{first_line}\n{body}");
+        let source = format!("{first_line}\nlocal version = {}\n{body}", Draft::VERSION);
         let digest = redis::Script::new(&source).get_hash().to_string();
         Self { source, digest }
     }
@@ -119,9 +123,8 @@ impl<'c> Commit<'c> {
         values.fold(rest, usize::max)
     }
 
-    /// Adds everything after the script. The nonce comes back in the answer; after the time `not_after` of the
-    /// server's it does nothing.
-    pub(crate) fn fill(&self, nonce: u64, not_after: Timestamp, command: &mut Cmd) {
+    /// Adds everything after the script.
+    pub(crate) fn fill(&self, question: &Question, command: &mut Cmd) {
         command
             .arg(2 + self.reads.len() + self.writes.len())
             .arg(self.record)
@@ -129,7 +132,7 @@ impl<'c> Commit<'c> {
         for (name, _) in self.reads.iter().chain(&self.writes) {
             command.arg(name);
         }
-        command.arg(nonce).arg(not_after.as_millis());
+        command.arg(question.as_bytes());
         command.arg(match self.becomes {
             Becomes::Kept => "keep",
             Becomes::Removed => "remove",
@@ -154,25 +157,39 @@ impl<'c> Commit<'c> {
     /// The stamp of the record, and the rest of it.
     fn fill_becomes(&self, command: &mut Cmd) {
         let Becomes::Set(draft) = &self.becomes else {
-            for unused in ["-", "-", "-", "-", "1", "0", ""] {
+            for unused in ["", "-", "-", "-", ""] {
                 command.arg(unused);
             }
             return;
         };
-        for moment in [draft.created_at, draft.ends_at, draft.keep_until] {
-            match moment {
-                Moment::Never => command.arg("-"),
-                Moment::At(time) => command.arg(time.as_millis()),
-                Moment::Now => command.arg("+0"),
-                Moment::In(span) => command.arg(format!("+{}", span.as_millis())),
-            };
-        }
+        let start = draft.created_at;
+        match start {
+            Moment::At(time) => command.arg(time.as_millis()),
+            _ => command.arg(""),
+        };
+        command.arg(later(start, draft.ends_at)).arg(later(start, draft.keep_until));
         match draft.token {
             DraftToken::None => command.arg("-"),
             DraftToken::Kept(token) => command.arg(token.as_u64()),
             DraftToken::Next => command.arg("next"),
         };
-        command.arg(draft.version).arg(draft.checksum).arg(&draft.rest[..]);
+        command.arg(&draft.rest[..]);
+    }
+}
+
+/// How many milliseconds after the start; with a plus, what is to be added to the time of the commit.
+fn later(start: Moment, end: Moment) -> String {
+    let millis = |time: Timestamp| i128::from(time.as_millis());
+    match (start, end) {
+        (_, Moment::Never) => "-".to_string(),
+        (Moment::At(start), Moment::At(end)) => (millis(end) - millis(start)).to_string(),
+        (Moment::At(start), Moment::Now) => format!("+{}", -millis(start)),
+        (Moment::At(start), Moment::In(span)) => {
+            format!("+{}", i128::from(span.as_millis()) - millis(start))
+        }
+        (_, Moment::In(span)) => span.as_millis().to_string(),
+        // No change makes an end that is known of a start that is not.
+        (_, Moment::Now | Moment::At(_)) => "0".to_string(),
     }
 }
 
@@ -214,58 +231,104 @@ pub(crate) struct Seen {
     pub(crate) values: Vec<Option<Bytes>>,
 }
 
-/// The answer of `apply.lua`; none if it is the answer to another command.
-pub(crate) fn applied(answer: Value, nonce: u64) -> Option<Applied> {
-    if let Value::BulkString(created) = &answer {
-        return self::created(created, nonce);
+/// What identifies a command, and comes back in the answer.
+#[derive(Debug)]
+pub(crate) struct Question(String);
+
+impl Question {
+    /// Of what must do nothing after the time `not_after` of the server's, which its first digits say: thirteen, as
+    /// many as the server's time has until the year 2286. Then follows what else there is to say, and the nonce.
+    pub(crate) fn until(not_after: Timestamp, nonce: u64, more: impl fmt::Display) -> Self {
+        let not_after = not_after.as_millis().clamp(0, 9_999_999_999_999);
+        Self(format!("{not_after:013}{more} {nonce}"))
     }
-    let mut fields = fields(answer, nonce)?;
-    let status = text(fields.next()??)?;
-    let now = time(fields.next()??)?;
-    Some(match &*status {
-        "done" => {
-            let token = fields.next().flatten().and_then(text);
-            Applied::Done { now, token: token.and_then(|t| Token::from_u64(t.parse().ok()?)) }
-        }
-        "stale" => Applied::Stale { now, record: fields.next().flatten() },
-        "late" => Applied::Late { now },
-        "damaged" => Applied::Damaged,
-        _ => return None,
-    })
+
+    /// Of what does nothing.
+    pub(crate) fn plain(nonce: u64) -> Self {
+        Self(nonce.to_string())
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    /// The answer to this question; none if it is the answer to another.
+    pub(crate) fn answer(&self, answer: Value) -> Option<Answer> {
+        let (head, rest) = match answer {
+            Value::BulkString(head) => (head, Vec::new().into_iter()),
+            Value::Array(fields) => {
+                let mut fields = fields.into_iter();
+                let Value::BulkString(head) = fields.next()? else { return None };
+                (head, fields)
+            }
+            _ => return None,
+        };
+        let head = std::str::from_utf8(head.strip_prefix(self.as_bytes())?).ok()?;
+        let (status, now) = head.strip_prefix(' ')?.split_once(' ')?;
+        let status = match status {
+            "done" => Status::Done,
+            "stale" => Status::Stale,
+            "late" => Status::Late,
+            "damaged" => Status::Damaged,
+            "seen" => Status::Seen,
+            _ => return None,
+        };
+        let now = Timestamp::from_millis(now.parse().ok()?);
+        Some(Answer { status, now, rest })
+    }
 }
 
-/// The answer that a [`Create`](crate::create::Create) is done: it says no more than what is needed.
-fn created(answer: &[u8], nonce: u64) -> Option<Applied> {
-    let (echo, now) = std::str::from_utf8(answer).ok()?.split_once(' ')?;
-    let now = Timestamp::from_millis(now.parse().ok()?);
-    (echo.parse() == Ok(nonce)).then_some(Applied::Done { now, token: None })
+/// An answer of a script.
+pub(crate) struct Answer {
+    status: Status,
+    now: Timestamp,
+    rest: vec::IntoIter<Value>,
 }
 
-/// The answer of `look.lua`; none if it is the answer to another command.
-pub(crate) fn seen(answer: Value, nonce: u64, names: usize) -> Option<Seen> {
-    let mut fields = fields(answer, nonce)?;
-    let now = time(fields.next()??)?;
-    let record = fields.next()?;
-    let values: Vec<_> = fields.collect();
-    (values.len() == names).then_some(Seen { now, record, values })
+enum Status {
+    Done,
+    Stale,
+    Late,
+    Damaged,
+    Seen,
 }
 
-fn fields(answer: Value, nonce: u64) -> Option<impl Iterator<Item = Option<Bytes>>> {
-    let Value::Array(fields) = answer else { return None };
-    let bulk = |field| match field {
-        Value::BulkString(bytes) => Some(Some(Bytes::from(bytes))),
+impl Answer {
+    /// What became of a commit; none if that is no answer to one.
+    pub(crate) fn applied(mut self) -> Option<Applied> {
+        let now = self.now;
+        Some(match self.status {
+            Status::Done => {
+                let token = self.rest.next().and_then(|token| number(&bulk(token)??));
+                Applied::Done { now, token: token.and_then(Token::from_u64) }
+            }
+            // The place of the entry, and what there is.
+            Status::Stale => Applied::Stale { now, record: bulk(self.rest.nth(1)?)? },
+            Status::Late => Applied::Late { now },
+            Status::Damaged => Applied::Damaged,
+            Status::Seen => return None,
+        })
+    }
+
+    /// What there is; none if that is no answer to a look.
+    pub(crate) fn seen(self, names: usize) -> Option<Seen> {
+        let Status::Seen = self.status else { return None };
+        let mut fields = self.rest.map(bulk);
+        let record = fields.next()??;
+        let values: Vec<_> = fields.collect::<Option<_>>()?;
+        (values.len() == names).then_some(Seen { now: self.now, record, values })
+    }
+}
+
+/// What a field holds, if anything; none if it is no text.
+fn bulk(field: Value) -> Option<Option<Bytes>> {
+    match field {
+        Value::BulkString(bytes) => Some(Some(bytes.into())),
         Value::Nil => Some(None),
         _ => None,
-    };
-    let fields: Vec<Option<Bytes>> = fields.into_iter().map(bulk).collect::<Option<_>>()?;
-    let mut fields = fields.into_iter();
-    (text(fields.next()??)? == nonce.to_string()).then_some(fields)
+    }
 }
 
-fn text(bytes: Bytes) -> Option<String> {
-    String::from_utf8(bytes.to_vec()).ok()
-}
-
-fn time(bytes: Bytes) -> Option<Timestamp> {
-    text(bytes)?.parse().ok().map(Timestamp::from_millis)
+fn number(bytes: &[u8]) -> Option<u64> {
+    std::str::from_utf8(bytes).ok()?.parse().ok()
 }

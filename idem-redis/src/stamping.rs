@@ -38,5 +38,12 @@ fn is_exact(draft: &Draft) -> bool {
         Moment::In(span) => span.as_millis() < MOST_EXACT,
         _ => true,
     };
-    [draft.created_at, draft.ends_at, draft.keep_until].into_iter().all(exact)
+    // From a start that is known already, the script counts on by its own time.
+    let is_near = |moment| match moment {
+        Moment::At(time) => time.as_millis().unsigned_abs() < MOST_EXACT.unsigned_abs(),
+        _ => true,
+    };
+    let counts_on = matches!(draft.ends_at, Moment::Now | Moment::In(_));
+    [draft.ends_at, draft.keep_until].into_iter().all(exact)
+        && (!counts_on || is_near(draft.created_at))
 }

@@ -40,7 +40,9 @@ async fn a_receipt_lives_by_the_servers_clock() {
         }
         let expires_at = idem.receipt(&key(name)).await.unwrap().unwrap().expires_at.unwrap();
         let gone_at: i64 = server.query(&["PEXPIRETIME", &record_name(name)]).unwrap();
-        assert_eq!(gone_at, expires_at.as_millis() + GRACE);
+        // It is counted from the commit.
+        let late = gone_at - expires_at.as_millis() - GRACE;
+        assert!((0..1_000).contains(&late), "{late}");
     }
 }
 

@@ -12,8 +12,8 @@ use idem_redis::{
 };
 
 use crate::setup::{
-    Front, add, claim, count, eventually, has_record, hasty, key, open, open_with, put, put_first,
-    request, set,
+    Front, add, claim, claimed, count, eventually, has_record, hasty, key, open, open_with, put,
+    put_first, request, set,
 };
 
 /// A server, a store that reaches it directly, and one that reaches it through a proxy.
@@ -34,6 +34,7 @@ impl Place {
         put_first(&through, "warm").await;
         assert!(through.forget(&key("warm")).await.unwrap());
         assert_eq!(through.mark_processed("billing", "warm").await.unwrap(), Marked::First);
+        claimed(&through, "warm").await;
         Self { server, proxy, direct, through }
     }
 
