@@ -5,7 +5,7 @@ use bytes::Bytes;
 use idem_core::{Draft, DraftToken, Moment, Span};
 use redis::Cmd;
 
-use crate::script::{Becomes, Commit, Question};
+use crate::script::{Becomes, Commit};
 
 /// How many values it puts at most: they are counted by one character.
 const MOST_PUTS: usize = 64;
@@ -47,13 +47,22 @@ impl<'c> Create<'c> {
         char::from(b'0' + self.puts.len() as u8)
     }
 
-    /// Adds everything after the script.
-    pub(crate) fn fill(&self, question: &Question, command: &mut Cmd) {
-        command.arg(1 + self.puts.len()).arg(self.record);
+    /// How many keys it has.
+    pub(crate) fn keys(&self) -> usize {
+        1 + self.puts.len()
+    }
+
+    /// Adds its keys.
+    pub(crate) fn fill_keys(&self, command: &mut Cmd) {
+        command.arg(self.record);
         for (name, _) in &self.puts {
             command.arg(name);
         }
-        command.arg(question.as_bytes()).arg(&self.stored);
+    }
+
+    /// Adds its other arguments.
+    pub(crate) fn fill_arguments(&self, command: &mut Cmd) {
+        command.arg(&self.stored);
         match self.stay {
             Some(stay) => command.arg(stay),
             None => command.arg(""),
@@ -61,6 +70,23 @@ impl<'c> Create<'c> {
         for (_, value) in &self.puts {
             command.arg(&value[..]);
         }
+    }
+
+    /// Its keys and its other arguments, to be sent with those of others.
+    pub(crate) fn parts(&self) -> [Cmd; 2] {
+        let mut parts = [
+            Cmd::with_capacity(self.keys(), self.size()),
+            Cmd::with_capacity(1 + self.keys(), self.size()),
+        ];
+        self.fill_keys(&mut parts[0]);
+        self.fill_arguments(&mut parts[1]);
+        parts
+    }
+
+    /// About how many bytes it sends.
+    pub(crate) fn size(&self) -> usize {
+        let puts = self.puts.iter().map(|(name, value)| name.len() + value.len());
+        self.record.len() + self.stored.len() + puts.sum::<usize>()
     }
 }
 

@@ -16,8 +16,9 @@ use crate::{
     link::Link,
     names::Prefix,
     reentry,
-    script::{Answer, Applied, CREATE, Commit, LOOK, Question, Seen},
+    script::{Answer, Applied, Commit, LOOK, Question, Seen},
     server_time::ServerTime,
+    together,
 };
 
 pub(crate) struct Inner {
@@ -103,22 +104,16 @@ impl Inner {
         let valid = i64::try_from(self.validity().as_millis()).unwrap_or(i64::MAX);
         let last = before.map_or(i64::MAX, |before| before.as_millis().saturating_sub(1));
         let not_after = Timestamp::from_millis(now.saturating_add(valid).min(last));
-        let (question, answer) = match Create::of(commit) {
-            Some(create) => {
-                let question = Question::until(not_after, nonce, create.count());
-                let fill = |command: &mut Cmd| create.fill(&question, command);
-                let answer = self.link.eval(&CREATE, fill).await?;
-                (question, answer)
-            }
+        let applied = match Create::of(commit) {
+            Some(create) => together::create(&self.link, &create, nonce, not_after).await?,
             None => {
                 let question = Question::until(not_after, nonce, "");
                 let fill = |command: &mut Cmd| commit.fill(&question, command);
                 let answer = self.link.eval(commit.script(), fill).await?;
-                (question, answer)
+                let applied = question.answer(answer).and_then(Answer::applied);
+                applied.ok_or_else(|| self.link.misunderstood())?
             }
         };
-        let applied = question.answer(answer).and_then(Answer::applied);
-        let applied = applied.ok_or_else(|| self.link.misunderstood())?;
         if let Some(now) = applied.now() {
             self.server_time.learn(now);
         }

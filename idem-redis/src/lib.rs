@@ -110,6 +110,7 @@ mod store;
 pub mod streams;
 mod sweep;
 mod target;
+mod together;
 mod transaction;
 
 #[cfg(feature = "test-support")]

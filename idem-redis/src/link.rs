@@ -2,6 +2,7 @@
 
 use std::{
     hash::{BuildHasher, RandomState},
+    io,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -25,6 +26,7 @@ use crate::{
     failure::{Failure, Meaning},
     script::Script,
     target::Target,
+    together::Company,
 };
 
 /// How long a call waits for what.
@@ -36,7 +38,8 @@ pub(crate) struct Timeouts {
     pub(crate) response: Duration,
 }
 
-/// A connection that is opened again when it breaks.
+/// A connection that is opened again when it breaks. A clone is the same.
+#[derive(Clone)]
 pub(crate) struct Link {
     shared: Arc<Shared>,
     timeouts: Timeouts,
@@ -45,17 +48,21 @@ pub(crate) struct Link {
 /// What opens a connection, also if the caller who asked for it goes away.
 struct Shared {
     target: Target,
-    current: RwLock<Option<Numbered>>,
+    current: RwLock<Option<Connection>>,
     /// How often a connection was tried to be opened.
     tries: AtomicU64,
     /// Why the last try failed. Locked while one is under way, so that one caller tries for all that wait.
     last: Mutex<Option<Failure>>,
 }
 
+/// A connection, and what its callers share. A clone is the same.
 #[derive(Clone)]
-struct Numbered {
+pub(crate) struct Connection {
     number: u64,
     wire: Wire,
+    /// The runtime that drives it.
+    pub(crate) home: Handle,
+    pub(crate) company: Arc<Company>,
 }
 
 /// A connection of the driver's; a clone shares it.
@@ -67,11 +74,11 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    async fn send(self, command: &Cmd) -> Result<Value, RedisError> {
+    async fn send(&mut self, command: &Cmd) -> Result<Value, RedisError> {
         match self {
-            Self::Single(mut connection) => connection.req_packed_command(command).await,
+            Self::Single(connection) => connection.req_packed_command(command).await,
             #[cfg(feature = "cluster")]
-            Self::Cluster(mut connection) => connection.req_packed_command(command).await,
+            Self::Cluster(connection) => connection.req_packed_command(command).await,
         }
     }
 
@@ -85,7 +92,7 @@ impl Wire {
                 let routing = RoutingInfo::SingleNode(node);
                 connection.route_command(command.clone(), routing).await
             }
-            single => {
+            mut single => {
                 let _ = (host, port);
                 single.send(command).await
             }
@@ -94,7 +101,7 @@ impl Wire {
 }
 
 impl Shared {
-    async fn open(&self, patience: Duration) -> Result<Numbered, Failure> {
+    async fn open(&self, patience: Duration) -> Result<Connection, Failure> {
         let before = self.tries.load(Ordering::Acquire);
         // Another's try may be in a runtime that nobody drives any more.
         let Ok(mut last) = timeout(patience, self.last.lock()).await else {
@@ -112,7 +119,8 @@ impl Shared {
         let opened = self.target.connect().await.map_err(Failure::to_connect);
         let number = self.tries.fetch_add(1, Ordering::AcqRel) + 1;
         *last = opened.as_ref().err().cloned();
-        let current = Numbered { number, wire: opened? };
+        let current =
+            Connection { number, wire: opened?, home: Handle::current(), company: Arc::default() };
         *self.current.write() = Some(current.clone());
         Ok(current)
     }
@@ -147,11 +155,30 @@ impl Link {
     /// # Cancel safety
     /// The command may run; its answer goes to nobody.
     pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
-        let Numbered { number, wire } = self.connected().await?;
+        let Connection { number, mut wire, .. } = self.connected().await?;
         wire.send(command)
             .await
             .and_then(Value::extract_error)
             .map_err(|cause| self.failed(number, cause))
+    }
+
+    /// Sends a command by that connection, once: its answer as a whole is no error, a part of it may be one.
+    pub(crate) async fn send_whole(
+        &self,
+        connection: &mut Connection,
+        command: &Cmd,
+    ) -> Result<Value, Failure> {
+        let answer = match connection.wire.send(command).await {
+            Ok(Value::ServerError(error)) => Err(error.into()),
+            answer => answer,
+        };
+        answer.map_err(|cause| self.failed(connection.number, cause))
+    }
+
+    /// Lets go of a connection by which an answer did not come in time.
+    pub(crate) fn unanswered(&self, connection: &Connection) -> Failure {
+        let cause = io::Error::from(io::ErrorKind::TimedOut);
+        self.failed(connection.number, cause.into())
     }
 
     /// Runs a script, by its digest where the server knows it.
@@ -179,7 +206,7 @@ impl Link {
         port: u16,
         command: &Cmd,
     ) -> Result<Value, Failure> {
-        let Numbered { number, wire } = self.connected().await?;
+        let Connection { number, wire, .. } = self.connected().await?;
         let answer = wire.send_to(host, port, command).await;
         answer.and_then(Value::extract_error).map_err(|cause| self.failed(number, cause))
     }
@@ -220,7 +247,7 @@ impl Link {
         failure
     }
 
-    async fn connected(&self) -> Result<Numbered, Failure> {
+    pub(crate) async fn connected(&self) -> Result<Connection, Failure> {
         // The driver would panic.
         if Handle::try_current().is_err() {
             let cause = (DriverKind::InvalidClientConfig, "call it within a tokio runtime");

@@ -4,7 +4,7 @@ use std::{fmt, sync::LazyLock, vec};
 
 use bytes::Bytes;
 use idem_core::{Draft, DraftToken, Moment, Record, Span, Timestamp, Token};
-use redis::{Cmd, Value};
+use redis::{Cmd, RedisError, Value};
 
 use crate::names;
 
@@ -308,6 +308,25 @@ impl Answer {
             Status::Damaged => Applied::Damaged,
             Status::Seen => return None,
         })
+    }
+
+    /// What became of each of so many creates; none if that is no answer to them.
+    pub(crate) fn each(mut self, count: usize) -> Option<Vec<Result<Applied, RedisError>>> {
+        let now = self.now;
+        let applied = |_| match self.status {
+            Status::Late => Some(Ok(Applied::Late { now })),
+            Status::Done | Status::Stale => Some(Ok(Applied::Done { now, token: None })),
+            Status::Damaged | Status::Seen => None,
+        };
+        let mut each: Vec<_> = (0..count).map(applied).collect::<Option<_>>()?;
+        while let Some(place) = self.rest.next() {
+            let Value::Int(place) = place else { return None };
+            *each.get_mut(usize::try_from(place).ok()?)? = match self.rest.next()? {
+                Value::ServerError(error) => Err(error.into()),
+                found => Ok(Applied::Stale { now, record: bulk(found)? }),
+            };
+        }
+        Some(each)
     }
 
     /// What there is; none if that is no answer to a look.
