@@ -33,7 +33,7 @@ pub(crate) struct Script {
 impl Script {
     /// Its first line says what the server must check before it runs (Redis 7, "Eval flags").
     pub(crate) fn new(first_line: &str, body: &str) -> Self {
-        let source = format!("{first_line}\nlocal version = {}\n{body}", Draft::VERSION);
+        let source = format!("{first_line}\nlocal version = '{}'\n{body}", Draft::VERSION);
         let digest = redis::Script::new(&source).get_hash().to_string();
         Self { source, digest }
     }

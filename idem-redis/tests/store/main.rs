@@ -30,5 +30,6 @@ mod setup;
 mod sweeps;
 #[cfg(feature = "tls")]
 mod tls;
+mod together;
 mod unreachable;
 mod urls;
