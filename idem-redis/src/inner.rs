@@ -13,6 +13,7 @@ use tokio::sync::{RwLock, RwLockReadGuard};
 use crate::{
     create::Create,
     failure::{Failure, damaged},
+    glance,
     link::Link,
     names::Prefix,
     reentry,
@@ -65,12 +66,18 @@ impl Inner {
 
     /// Reads a record and values, once.
     pub(crate) async fn look(&self, record: &[u8], values: &[Vec<u8>]) -> Result<Seen, Failure> {
-        let question = Question::plain(self.next_nonce());
-        let fill = |command: &mut Cmd| {
-            command.arg(1 + values.len()).arg(record).arg(values).arg(question.as_bytes());
+        let nonce = self.next_nonce();
+        let seen = if values.is_empty() && !self.link.is_cluster() {
+            let answers = self.link.send_all(&glance::commands(record, nonce)).await?;
+            glance::seen(answers, nonce)
+        } else {
+            let question = Question::plain(nonce);
+            let fill = |command: &mut Cmd| {
+                command.arg(1 + values.len()).arg(record).arg(values).arg(question.as_bytes());
+            };
+            let answer = self.link.eval(&LOOK, fill).await?;
+            question.answer(answer).and_then(|answer| answer.seen(values.len()))
         };
-        let answer = self.link.eval(&LOOK, fill).await?;
-        let seen = question.answer(answer).and_then(|answer| answer.seen(values.len()));
         let seen = seen.ok_or_else(|| self.link.misunderstood())?;
         self.server_time.learn(seen.now);
         Ok(seen)

@@ -80,7 +80,7 @@
 //! A user of the server's access control needs, with your prefix:
 //!
 //! ```text
-//! user shop on >secret ~idem:* +eval +evalsha +get +getrange +exists +set +del +incr +time +scan +info
+//! user shop on >secret ~idem:* +eval +evalsha +get +getex +getrange +exists +set +del +incr +time +echo +scan +info
 //! ```
 //!
 //! besides `+select` for a database other than 0, `+config|get` for [`RedisStore::check`], and `+cluster|slots` in a
@@ -94,6 +94,7 @@ mod attempt;
 mod builder;
 mod create;
 mod failure;
+mod glance;
 mod inner;
 mod link;
 mod names;

@@ -13,7 +13,7 @@ use std::{
 use idem_core::{Certainty, Error};
 use parking_lot::RwLock;
 use redis::{
-    Cmd, ErrorKind as DriverKind, RedisError, Value,
+    Cmd, ErrorKind as DriverKind, Pipeline, RedisError, Value,
     aio::{ConnectionLike, MultiplexedConnection},
 };
 use tokio::{
@@ -79,6 +79,15 @@ impl Wire {
             Self::Single(connection) => connection.req_packed_command(command).await,
             #[cfg(feature = "cluster")]
             Self::Cluster(connection) => connection.req_packed_command(command).await,
+        }
+    }
+
+    async fn send_all(&mut self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
+        let count = commands.len();
+        match self {
+            Self::Single(connection) => connection.req_packed_commands(commands, 0, count).await,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(connection) => connection.req_packed_commands(commands, 0, count).await,
         }
     }
 
@@ -160,6 +169,17 @@ impl Link {
             .await
             .and_then(Value::extract_error)
             .map_err(|cause| self.failed(number, cause))
+    }
+
+    /// Sends commands, once, and waits for the answers to all. One that is an error is the error of all.
+    ///
+    /// # Cancel safety
+    /// As [`Link::send`].
+    pub(crate) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Value>, Failure> {
+        let Connection { number, mut wire, .. } = self.connected().await?;
+        let answers = wire.send_all(commands).await;
+        let answers = answers.and_then(|all| all.into_iter().map(Value::extract_error).collect());
+        answers.map_err(|cause: RedisError| self.failed(number, cause))
     }
 
     /// Sends a command by that connection, once: its answer as a whole is no error, a part of it may be one.

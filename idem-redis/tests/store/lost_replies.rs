@@ -27,9 +27,9 @@ async fn warm(idem: &Front) {
     assert_eq!(idem.mark_processed("warm", &event).await.unwrap(), Marked::First);
 }
 
-/// Cuts the connection after the next requests that name a script, before there can be an answer.
+/// Cuts the connection after the next requests that name a key, before there can be an answer.
 fn cut(times: usize) -> Mode {
-    Mode::CutAfterRequest { times, containing: b"EVAL" }
+    Mode::CutAfterRequest { times, containing: b"idem:" }
 }
 
 #[tokio::test]

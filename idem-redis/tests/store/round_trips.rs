@@ -9,14 +9,16 @@ use idem_redis::{RedisStore, testing::Server};
 use crate::setup::*;
 
 /// What scripts call, and what new connections, the harness and this function itself send.
-const OTHERS: [&str; 11] = [
+const OTHERS: [&str; 12] = [
     "get",
     "set",
     "del",
     "exists",
     "getrange",
     "incr",
+    // These two come along with a look, which GETEX is.
     "time",
+    "echo",
     "info",
     "ping",
     "client|setinfo",
@@ -50,7 +52,10 @@ pub(crate) async fn warm(server: &Server, speculative: bool) -> Front {
     let idem = open_with(RedisStore::builder().speculative(speculative), &server.url()).await;
     put_first(&idem, "warm").await;
     assert_eq!(idem.mark_processed("warm", "1").await.unwrap(), Marked::First);
-    assert!(idem.forget(&key("warm")).await.unwrap());
+    assert_eq!(added(&idem, "warm-read").await.unwrap(), Outcome::Created(1));
+    for name in ["warm", "warm-read"] {
+        assert!(idem.forget(&key(name)).await.unwrap());
+    }
     claimed(&idem, "warm-claim").await;
     idem
 }
