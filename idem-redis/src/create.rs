@@ -95,10 +95,9 @@ fn stored(draft: &Draft) -> Option<Vec<u8>> {
     match (draft.created_at, draft.ends_at) {
         (Moment::Now, Moment::Never) => Some([b" - - - - ", &draft.rest[..]].concat()),
         (Moment::Now, Moment::In(life)) => {
-            let life = life.as_millis();
-            let mut stored = format!(" {life} {life} - - ").into_bytes();
-            stored.extend_from_slice(&draft.rest);
-            Some(stored)
+            let life = life.as_millis().to_string();
+            let life = life.as_bytes();
+            Some([b" ", life, b" ", life, b" - - ", &draft.rest[..]].concat())
         }
         _ => draft.to_bytes(),
     }

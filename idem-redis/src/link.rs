@@ -164,11 +164,12 @@ impl Link {
     /// # Cancel safety
     /// The command may run; its answer goes to nobody.
     pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
-        let Connection { number, mut wire, .. } = self.connected().await?;
-        wire.send(command)
-            .await
-            .and_then(Value::extract_error)
-            .map_err(|cause| self.failed(number, cause))
+        self.send_by(&mut self.connected().await?, command).await
+    }
+
+    async fn send_by(&self, connection: &mut Connection, command: &Cmd) -> Result<Value, Failure> {
+        let answer = connection.wire.send(command).await.and_then(Value::extract_error);
+        answer.map_err(|cause| self.failed(connection.number, cause))
     }
 
     /// Sends commands, once, and waits for the answers to all. One that is an error is the error of all.
@@ -207,13 +208,23 @@ impl Link {
         script: &Script,
         fill: impl Fn(&mut Cmd),
     ) -> Result<Value, Failure> {
+        self.eval_by(&mut self.connected().await?, script, fill).await
+    }
+
+    /// As [`Link::eval`], by that connection.
+    pub(crate) async fn eval_by(
+        &self,
+        connection: &mut Connection,
+        script: &Script,
+        fill: impl Fn(&mut Cmd),
+    ) -> Result<Value, Failure> {
         let mut command = Cmd::with_capacity(24, 512);
         fill(command.arg("EVALSHA").arg(script.digest()));
-        match self.send(&command).await {
+        match self.send_by(connection, &command).await {
             Err(failure) if failure.meaning == Meaning::NoScript => {
                 let mut command = redis::cmd("EVAL");
                 fill(command.arg(script.source()));
-                self.send(&command).await
+                self.send_by(connection, &command).await
             }
             answer => answer,
         }

@@ -1,6 +1,6 @@
 //! The scripts, what they are given and what they answer.
 
-use std::{fmt, sync::LazyLock, vec};
+use std::{sync::LazyLock, vec};
 
 use bytes::Bytes;
 use idem_core::{Draft, DraftToken, Moment, Record, Span, Timestamp, Token};
@@ -238,9 +238,14 @@ pub(crate) struct Question(String);
 impl Question {
     /// Of what must do nothing after the time `not_after` of the server's, which its first digits say: thirteen, as
     /// many as the server's time has until the year 2286. Then follows what else there is to say, and the nonce.
-    pub(crate) fn until(not_after: Timestamp, nonce: u64, more: impl fmt::Display) -> Self {
-        let not_after = not_after.as_millis().clamp(0, 9_999_999_999_999);
-        Self(format!("{not_after:013}{more} {nonce}"))
+    pub(crate) fn until(not_after: Timestamp, nonce: u64, more: &str) -> Self {
+        let not_after = not_after.as_millis().clamp(0, 9_999_999_999_999).to_string();
+        let mut question = "0".repeat(13 - not_after.len());
+        question.reserve(64 + more.len());
+        for part in [&not_after, more, " ", &nonce.to_string()] {
+            question.push_str(part);
+        }
+        Self(question)
     }
 
     /// Of what does nothing.

@@ -5,7 +5,10 @@
 //! alone, and where the command as a whole is refused each is sent anew by itself. The command is a task's, so that
 //! a caller who goes away takes nobody along.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use idem_core::Timestamp;
 use parking_lot::Mutex;
@@ -51,11 +54,22 @@ enum Told {
 }
 
 /// A caller, as long as it is at it.
-struct Caller<'c>(&'c Company);
+struct Caller {
+    company: Arc<Company>,
+    /// Whether there was nobody else.
+    was_first: bool,
+}
 
-impl Drop for Caller<'_> {
+impl Caller {
+    fn enters(company: &Arc<Company>) -> Self {
+        let was_first = company.callers.fetch_add(1, Ordering::Relaxed) == 0;
+        Self { company: Arc::clone(company), was_first }
+    }
+}
+
+impl Drop for Caller {
     fn drop(&mut self) {
-        self.0.callers.fetch_sub(1, Ordering::Relaxed);
+        self.company.callers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -66,37 +80,33 @@ pub(crate) async fn create(
     nonce: u64,
     not_after: Timestamp,
 ) -> Result<Applied, Failure> {
-    let connection = link.connected().await?;
+    let mut connection = link.connected().await?;
     // In a cluster the keys of one command must lie in one slot.
-    if !link.is_cluster() && create.size() <= MOST_BYTES {
-        let company = &connection.company;
-        let caller = Caller(company);
-        let is_alone = company.callers.fetch_add(1, Ordering::Relaxed) == 0;
-        if is_alone {
-            return alone(link, create, nonce, not_after).await;
-        }
-        if let Some(became) = in_company(link, &connection, create, nonce, not_after).await {
-            return became;
-        }
-        drop(caller);
+    let may_join = !link.is_cluster() && create.size() <= MOST_BYTES;
+    let caller = may_join.then(|| Caller::enters(&connection.company));
+    if caller.as_ref().is_some_and(|caller| !caller.was_first)
+        && let Some(became) = in_company(link, &connection, create, nonce, not_after).await
+    {
+        return became;
     }
-    alone(link, create, nonce, not_after).await
+    alone(link, &mut connection, create, nonce, not_after).await
 }
 
 async fn alone(
     link: &Link,
+    connection: &mut Connection,
     create: &Create<'_>,
     nonce: u64,
     not_after: Timestamp,
 ) -> Result<Applied, Failure> {
-    let question = Question::until(not_after, nonce, create.count());
+    let question = Question::until(not_after, nonce, create.count().encode_utf8(&mut [0; 1]));
     let fill = |command: &mut Cmd| {
         command.arg(create.keys());
         create.fill_keys(command);
         command.arg(question.as_bytes());
         create.fill_arguments(command);
     };
-    let answer = link.eval(&CREATE, fill).await?;
+    let answer = link.eval_by(connection, &CREATE, fill).await?;
     question.answer(answer).and_then(|answer| answer.applied()).ok_or_else(|| link.misunderstood())
 }
 
@@ -154,7 +164,7 @@ async fn send(link: Link, mut connection: Connection, mut entries: Vec<Entry>) {
     let Some(first) = entries.first() else { return };
     let counts: String = entries.iter().map(|entry| entry.count).collect();
     let not_after = entries.iter().map(|entry| entry.not_after).min();
-    let question = Question::until(not_after.unwrap_or(first.not_after), first.nonce, counts);
+    let question = Question::until(not_after.unwrap_or(first.not_after), first.nonce, &counts);
     let command = command(&entries, &question);
     let answered = link.send_whole(&mut connection, &command).await;
     let answered = answered.and_then(|answer| {
