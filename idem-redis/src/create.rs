@@ -2,13 +2,21 @@
 //! of others.
 
 use bytes::Bytes;
-use idem_core::{Draft, DraftToken, Moment, Span};
-use redis::Cmd;
+use idem_core::{Draft, DraftToken, Moment, Span, Timestamp};
+use redis::{Arg, Cmd};
 
-use crate::script::{Becomes, Commit};
+use crate::{
+    failure::Failure,
+    link::{Connection, Link},
+    script::{Answer, Applied, Becomes, CREATE, Commit, Question},
+    together::{Caller, Errand},
+};
 
 /// How many values it puts at most: they are counted by one character.
 const MOST_PUTS: usize = 64;
+
+/// A create of more bytes goes alone.
+const MOST_BYTES: usize = 16 << 10;
 
 /// The server counts so many milliseconds from now on, and no double of a script is near.
 const LONGEST: i64 = 1 << 52;
@@ -42,26 +50,48 @@ impl<'c> Create<'c> {
         Some(Self { record: commit.record, puts, stored: stored(draft)?, stay })
     }
 
-    /// What its question says besides: how many values it puts.
-    pub(crate) fn count(&self) -> char {
-        char::from(b'0' + self.puts.len() as u8)
+    /// Sends it, once. After the time `not_after` of the server's it must not come into force.
+    pub(crate) async fn send(
+        &self,
+        link: &Link,
+        nonce: u64,
+        not_after: Timestamp,
+    ) -> Result<Applied, Failure> {
+        let mut connection = link.connected().await?;
+        // In a cluster the keys of one command must lie in one slot.
+        let may_join = !link.is_cluster() && self.size() <= MOST_BYTES;
+        let caller = may_join.then(|| Caller::enters(&connection.creates));
+        let count = char::from(b'0' + self.puts.len() as u8);
+        if let Some(caller) = &caller {
+            let sent = || Sent { nonce, not_after, count, size: self.size(), parts: self.parts() };
+            if let Some(became) = caller.joins(link, &connection, nonce, sent).await {
+                return became;
+            }
+        }
+        let question = Question::until(not_after, nonce, count.encode_utf8(&mut [0; 1]));
+        let fill = |command: &mut Cmd| {
+            command.arg(self.keys());
+            self.fill_keys(command);
+            command.arg(question.as_bytes());
+            self.fill_arguments(command);
+        };
+        let answer = link.eval_by(&mut connection, &CREATE, fill).await?;
+        let applied = question.answer(answer).and_then(Answer::applied);
+        applied.ok_or_else(|| link.misunderstood())
     }
 
-    /// How many keys it has.
-    pub(crate) fn keys(&self) -> usize {
+    fn keys(&self) -> usize {
         1 + self.puts.len()
     }
 
-    /// Adds its keys.
-    pub(crate) fn fill_keys(&self, command: &mut Cmd) {
+    fn fill_keys(&self, command: &mut Cmd) {
         command.arg(self.record);
         for (name, _) in &self.puts {
             command.arg(name);
         }
     }
 
-    /// Adds its other arguments.
-    pub(crate) fn fill_arguments(&self, command: &mut Cmd) {
+    fn fill_arguments(&self, command: &mut Cmd) {
         command.arg(&self.stored);
         match self.stay {
             Some(stay) => command.arg(stay),
@@ -73,7 +103,7 @@ impl<'c> Create<'c> {
     }
 
     /// Its keys and its other arguments, to be sent with those of others.
-    pub(crate) fn parts(&self) -> [Cmd; 2] {
+    fn parts(&self) -> [Cmd; 2] {
         let mut parts = [
             Cmd::with_capacity(self.keys(), self.size()),
             Cmd::with_capacity(1 + self.keys(), self.size()),
@@ -84,9 +114,60 @@ impl<'c> Create<'c> {
     }
 
     /// About how many bytes it sends.
-    pub(crate) fn size(&self) -> usize {
+    fn size(&self) -> usize {
         let puts = self.puts.iter().map(|(name, value)| name.len() + value.len());
         self.record.len() + self.stored.len() + puts.sum::<usize>()
+    }
+}
+
+/// A create of a caller who is not alone.
+pub(crate) struct Sent {
+    nonce: u64,
+    not_after: Timestamp,
+    /// What its question says besides: how many values it puts.
+    count: char,
+    size: usize,
+    /// Its keys, and its other arguments.
+    parts: [Cmd; 2],
+}
+
+impl Errand for Sent {
+    type Outcome = Applied;
+
+    async fn all(
+        link: &Link,
+        connection: &mut Connection,
+        errands: &[Self],
+    ) -> Result<Vec<Result<Applied, Failure>>, Failure> {
+        let Some(first) = errands.first() else { return Ok(Vec::new()) };
+        let counts: String = errands.iter().map(|errand| errand.count).collect();
+        let not_after = errands.iter().map(|errand| errand.not_after).min();
+        let not_after = not_after.unwrap_or(first.not_after);
+        let question = Question::until(not_after, first.nonce, &counts);
+        let answer = link.send_whole(connection, &command(errands, &question)).await?;
+        let each = question.answer(answer).and_then(|answer| answer.each(errands.len()));
+        let each = each.ok_or_else(|| link.misunderstood())?;
+        let refused = |cause| link.refused(connection, cause);
+        Ok(each.into_iter().map(|applied| applied.map_err(refused)).collect())
+    }
+}
+
+fn command(errands: &[Sent], question: &Question) -> Cmd {
+    let keys = errands.iter().map(|errand| errand.parts[0].args_iter().len()).sum::<usize>();
+    let bytes = errands.iter().map(|errand| errand.size).sum::<usize>();
+    let mut command = Cmd::with_capacity(4 + 4 * keys, bytes + 256);
+    command.arg("EVALSHA").arg(CREATE.digest()).arg(keys);
+    append(&mut command, errands.iter().map(|errand| &errand.parts[0]));
+    command.arg(question.as_bytes());
+    append(&mut command, errands.iter().map(|errand| &errand.parts[1]));
+    command
+}
+
+fn append<'p>(command: &mut Cmd, parts: impl Iterator<Item = &'p Cmd>) {
+    for argument in parts.flat_map(Cmd::args_iter) {
+        if let Arg::Simple(argument) = argument {
+            command.arg(argument);
+        }
     }
 }
 

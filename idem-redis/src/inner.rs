@@ -13,13 +13,12 @@ use tokio::sync::{RwLock, RwLockReadGuard};
 use crate::{
     create::Create,
     failure::{Failure, damaged},
-    glance,
+    glance::glance,
     link::Link,
     names::Prefix,
     reentry,
     script::{Answer, Applied, Commit, LOOK, Question, Seen},
     server_time::ServerTime,
-    together,
 };
 
 pub(crate) struct Inner {
@@ -68,17 +67,16 @@ impl Inner {
     pub(crate) async fn look(&self, record: &[u8], values: &[Vec<u8>]) -> Result<Seen, Failure> {
         let nonce = self.next_nonce();
         let seen = if values.is_empty() && !self.link.is_cluster() {
-            let answers = self.link.send_all(&glance::commands(record, nonce)).await?;
-            glance::seen(answers, nonce)
+            glance(&self.link, record, nonce).await?
         } else {
             let question = Question::plain(nonce);
             let fill = |command: &mut Cmd| {
                 command.arg(1 + values.len()).arg(record).arg(values).arg(question.as_bytes());
             };
             let answer = self.link.eval(&LOOK, fill).await?;
-            question.answer(answer).and_then(|answer| answer.seen(values.len()))
+            let seen = question.answer(answer).and_then(|answer| answer.seen(values.len()));
+            seen.ok_or_else(|| self.link.misunderstood())?
         };
-        let seen = seen.ok_or_else(|| self.link.misunderstood())?;
         self.server_time.learn(seen.now);
         Ok(seen)
     }
@@ -112,7 +110,7 @@ impl Inner {
         let last = before.map_or(i64::MAX, |before| before.as_millis().saturating_sub(1));
         let not_after = Timestamp::from_millis(now.saturating_add(valid).min(last));
         let applied = match Create::of(commit) {
-            Some(create) => together::create(&self.link, &create, nonce, not_after).await?,
+            Some(create) => create.send(&self.link, nonce, not_after).await?,
             None => {
                 let question = Question::until(not_after, nonce, "");
                 let fill = |command: &mut Cmd| commit.fill(&question, command);

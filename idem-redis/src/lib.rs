@@ -35,9 +35,12 @@
 //! a free key. With [`RedisBuilder::speculative`] so does an effect that reads nothing.
 //!
 //! # Commits
-//! The script compares the record, and all that the effect read, with what the call saw, and writes all or
+//! A script compares the record, and all that the effect read, with what the call saw, and writes all or
 //! nothing. It never fails half way: what the server could refuse, it refuses before the first write. Its
 //! decisions are core's; it only stamps tokens, and times where nothing was read first.
+//!
+//! Callers of one store who create, or look, at the same time go to the server together, up to sixteen in one
+//! command, and each succeeds or fails alone; nobody waits for an answer to somebody else. Not in a cluster.
 //!
 //! # Lost answers
 //! A commit says until when it may come into force, by the server's clock: one that is on its way for longer than a

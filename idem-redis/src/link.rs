@@ -23,7 +23,9 @@ use tokio::{
 };
 
 use crate::{
+    create::Sent,
     failure::{Failure, Meaning},
+    glance::Glance,
     script::Script,
     target::Target,
     together::Company,
@@ -62,7 +64,8 @@ pub(crate) struct Connection {
     wire: Wire,
     /// The runtime that drives it.
     pub(crate) home: Handle,
-    pub(crate) company: Arc<Company>,
+    pub(crate) creates: Arc<Company<Sent>>,
+    pub(crate) glances: Arc<Company<Glance>>,
 }
 
 /// A connection of the driver's; a clone shares it.
@@ -128,8 +131,13 @@ impl Shared {
         let opened = self.target.connect().await.map_err(Failure::to_connect);
         let number = self.tries.fetch_add(1, Ordering::AcqRel) + 1;
         *last = opened.as_ref().err().cloned();
-        let current =
-            Connection { number, wire: opened?, home: Handle::current(), company: Arc::default() };
+        let current = Connection {
+            number,
+            wire: opened?,
+            home: Handle::current(),
+            creates: Arc::default(),
+            glances: Arc::default(),
+        };
         *self.current.write() = Some(current.clone());
         Ok(current)
     }
@@ -172,15 +180,19 @@ impl Link {
         answer.map_err(|cause| self.failed(connection.number, cause))
     }
 
-    /// Sends commands, once, and waits for the answers to all. One that is an error is the error of all.
-    ///
-    /// # Cancel safety
-    /// As [`Link::send`].
-    pub(crate) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Value>, Failure> {
-        let Connection { number, mut wire, .. } = self.connected().await?;
-        let answers = wire.send_all(commands).await;
-        let answers = answers.and_then(|all| all.into_iter().map(Value::extract_error).collect());
-        answers.map_err(|cause: RedisError| self.failed(number, cause))
+    /// Sends commands by that connection, once, and waits for the answers to all. Each may be an error.
+    pub(crate) async fn send_all(
+        &self,
+        connection: &mut Connection,
+        commands: &Pipeline,
+    ) -> Result<Vec<Value>, Failure> {
+        let answers = connection.wire.send_all(commands).await;
+        answers.map_err(|cause| self.failed(connection.number, cause))
+    }
+
+    /// What it means that the server refused a part of what was sent by that connection.
+    pub(crate) fn refused(&self, connection: &Connection, cause: RedisError) -> Failure {
+        self.failed(connection.number, cause)
     }
 
     /// Sends a command by that connection, once: its answer as a whole is no error, a part of it may be one.

@@ -1,156 +1,127 @@
-//! Creates of callers who are at it at the same time go to the server together, in one command.
+//! Callers who are at the same at the same time go to the server together, in one command or one pipeline.
 //!
 //! Nobody waits for an answer to somebody else: a caller who is not the only one lets the tasks that are ready run
-//! first, and then sends what has come together. Whoever is alone sends at once. Each create holds or is refused
-//! alone, and where the command as a whole is refused each is sent anew by itself. The command is a task's, so that
-//! a caller who goes away takes nobody along.
+//! first, and then sends what has come together. Whoever is alone sends at once. Each errand holds or fails alone,
+//! and where all are refused as a whole each goes anew by itself. A task sends, so that a caller who goes away takes
+//! nobody along.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
-use idem_core::Timestamp;
 use parking_lot::Mutex;
-use redis::{Arg, Cmd};
 use tokio::{sync::oneshot, task::yield_now, time::timeout};
 
 use crate::{
-    create::Create,
     failure::{Failure, Meaning},
     link::{Connection, Link},
-    script::{Applied, CREATE, Question},
 };
 
 /// So many go at once: the server is at them while others come together.
 const MOST: usize = 16;
 
-/// A create of more bytes goes alone.
-const MOST_BYTES: usize = 16 << 10;
+/// What a caller wants of the server, with everything that it takes.
+pub(crate) trait Errand: Send + Sync + Sized + 'static {
+    /// What comes of it.
+    type Outcome: Send + 'static;
 
-/// The callers of a connection who create.
-#[derive(Default)]
-pub(crate) struct Company {
-    callers: AtomicUsize,
-    waiting: Mutex<Vec<Entry>>,
+    /// Does all of them at once, by that connection, and tells what became of each.
+    fn all(
+        link: &Link,
+        connection: &mut Connection,
+        errands: &[Self],
+    ) -> impl Future<Output = Result<Vec<Result<Self::Outcome, Failure>>, Failure>> + Send;
 }
 
-/// A create on its way.
-struct Entry {
+/// The callers of a connection who have errands of a kind.
+pub(crate) struct Company<E: Errand> {
+    callers: AtomicUsize,
+    waiting: Mutex<Vec<Waiting<E>>>,
+}
+
+impl<E: Errand> Default for Company<E> {
+    fn default() -> Self {
+        Self { callers: AtomicUsize::new(0), waiting: Mutex::default() }
+    }
+}
+
+struct Waiting<E: Errand> {
     nonce: u64,
-    not_after: Timestamp,
-    count: char,
-    size: usize,
-    /// Its keys, and its other arguments.
-    parts: [Cmd; 2],
-    told: oneshot::Sender<Told>,
+    errand: E,
+    told: oneshot::Sender<Told<E>>,
 }
 
 /// What a caller is told who waits.
-enum Told {
-    Became(Result<Applied, Failure>),
+enum Told<E: Errand> {
+    Became(Result<E::Outcome, Failure>),
     /// Nothing was done: it is to go alone.
     Alone,
 }
 
 /// A caller, as long as it is at it.
-struct Caller {
-    company: Arc<Company>,
+pub(crate) struct Caller<E: Errand> {
+    company: Arc<Company<E>>,
     /// Whether there was nobody else.
     was_first: bool,
 }
 
-impl Caller {
-    fn enters(company: &Arc<Company>) -> Self {
-        let was_first = company.callers.fetch_add(1, Ordering::Relaxed) == 0;
-        Self { company: Arc::clone(company), was_first }
-    }
-}
-
-impl Drop for Caller {
+impl<E: Errand> Drop for Caller<E> {
     fn drop(&mut self) {
         self.company.callers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Sends a create, once.
-pub(crate) async fn create(
-    link: &Link,
-    create: &Create<'_>,
-    nonce: u64,
-    not_after: Timestamp,
-) -> Result<Applied, Failure> {
-    let mut connection = link.connected().await?;
-    // In a cluster the keys of one command must lie in one slot.
-    let may_join = !link.is_cluster() && create.size() <= MOST_BYTES;
-    let caller = may_join.then(|| Caller::enters(&connection.company));
-    if caller.as_ref().is_some_and(|caller| !caller.was_first)
-        && let Some(became) = in_company(link, &connection, create, nonce, not_after).await
-    {
-        return became;
+impl<E: Errand> Caller<E> {
+    /// Enters the company.
+    pub(crate) fn enters(company: &Arc<Company<E>>) -> Self {
+        let was_first = company.callers.fetch_add(1, Ordering::Relaxed) == 0;
+        Self { company: Arc::clone(company), was_first }
     }
-    alone(link, &mut connection, create, nonce, not_after).await
-}
 
-async fn alone(
-    link: &Link,
-    connection: &mut Connection,
-    create: &Create<'_>,
-    nonce: u64,
-    not_after: Timestamp,
-) -> Result<Applied, Failure> {
-    let question = Question::until(not_after, nonce, create.count().encode_utf8(&mut [0; 1]));
-    let fill = |command: &mut Cmd| {
-        command.arg(create.keys());
-        create.fill_keys(command);
-        command.arg(question.as_bytes());
-        create.fill_arguments(command);
-    };
-    let answer = link.eval_by(connection, &CREATE, fill).await?;
-    question.answer(answer).and_then(|answer| answer.applied()).ok_or_else(|| link.misunderstood())
-}
-
-/// None if it is to go alone.
-async fn in_company(
-    link: &Link,
-    connection: &Connection,
-    create: &Create<'_>,
-    nonce: u64,
-    not_after: Timestamp,
-) -> Option<Result<Applied, Failure>> {
-    let company = &connection.company;
-    let (told, answer) = oneshot::channel();
-    let count = create.count();
-    let size = create.size();
-    let entry = Entry { nonce, not_after, count, size, parts: create.parts(), told };
-    let is_full = {
-        let mut waiting = company.waiting.lock();
-        waiting.push(entry);
-        waiting.len() >= MOST
-    };
-    if !is_full {
-        yield_now().await;
-    }
-    let entries = company.take(nonce);
-    if entries.len() == 1 {
-        return None;
-    }
-    if !entries.is_empty() {
-        // Where the connection is driven.
-        connection.home.spawn(send(link.clone(), connection.clone(), entries));
-    }
-    match timeout(link.timeouts().response, answer).await {
-        Ok(Ok(Told::Became(became))) => Some(became),
-        Ok(Ok(Told::Alone)) => None,
-        Ok(Err(_)) | Err(_) => Some(Err(link.unanswered(connection))),
+    /// Goes together with others, if there are any: none if it is to go alone. The nonce is this caller's.
+    pub(crate) async fn joins(
+        &self,
+        link: &Link,
+        connection: &Connection,
+        nonce: u64,
+        errand: impl FnOnce() -> E,
+    ) -> Option<Result<E::Outcome, Failure>> {
+        if self.was_first {
+            return None;
+        }
+        let (told, answer) = oneshot::channel();
+        if !self.company.is_full_with(Waiting { nonce, errand: errand(), told }) {
+            yield_now().await;
+        }
+        let all = self.company.take(nonce);
+        if all.len() == 1 {
+            return None;
+        }
+        if !all.is_empty() {
+            // Where the connection is driven.
+            connection.home.spawn(send(link.clone(), connection.clone(), all));
+        }
+        match timeout(link.timeouts().response, answer).await {
+            Ok(Ok(Told::Became(became))) => Some(became),
+            Ok(Ok(Told::Alone)) => None,
+            Ok(Err(_)) | Err(_) => Some(Err(link.unanswered(connection))),
+        }
     }
 }
 
-impl Company {
-    /// All who wait, unless the caller of that nonce does no more.
-    fn take(&self, nonce: u64) -> Vec<Entry> {
+impl<E: Errand> Company<E> {
+    /// Adds one; whether there are enough.
+    fn is_full_with(&self, one: Waiting<E>) -> bool {
         let mut waiting = self.waiting.lock();
-        if waiting.iter().any(|entry| entry.nonce == nonce) {
+        waiting.push(one);
+        waiting.len() >= MOST
+    }
+
+    /// All who wait; nobody if the caller of that nonce is under way already.
+    fn take(&self, nonce: u64) -> Vec<Waiting<E>> {
+        let mut waiting = self.waiting.lock();
+        if waiting.iter().any(|one| one.nonce == nonce) {
             std::mem::take(&mut *waiting)
         } else {
             Vec::new()
@@ -158,54 +129,28 @@ impl Company {
     }
 }
 
-/// Sends creates, once, and tells everybody.
-async fn send(link: Link, mut connection: Connection, mut entries: Vec<Entry>) {
-    entries.retain(|entry| !entry.told.is_closed());
-    let Some(first) = entries.first() else { return };
-    let counts: String = entries.iter().map(|entry| entry.count).collect();
-    let not_after = entries.iter().map(|entry| entry.not_after).min();
-    let question = Question::until(not_after.unwrap_or(first.not_after), first.nonce, &counts);
-    let command = command(&entries, &question);
-    let answered = link.send_whole(&mut connection, &command).await;
-    let answered = answered.and_then(|answer| {
-        let each = question.answer(answer).and_then(|answer| answer.each(entries.len()));
-        each.ok_or_else(|| link.misunderstood())
-    });
-    let told: Vec<Told> = match answered {
+/// Sends for all who still wait, once, and tells everybody.
+async fn send<E: Errand>(link: Link, mut connection: Connection, all: Vec<Waiting<E>>) {
+    let (mut errands, mut callers) = (Vec::new(), Vec::new());
+    for one in all.into_iter().filter(|one| !one.told.is_closed()) {
+        errands.push(one.errand);
+        callers.push(one.told);
+    }
+    // Who does not wait any more does not mind.
+    match E::all(&link, &mut connection, &errands).await {
         Ok(each) => {
-            let became = |became: Result<_, _>| Told::Became(became.map_err(Failure::of_command));
-            each.into_iter().map(became).collect()
+            for (caller, became) in callers.into_iter().zip(each) {
+                let _ = caller.send(Told::Became(became));
+            }
         }
         Err(failure) => {
-            let told = |_: &Entry| match failure.meaning {
-                Meaning::Lost => Told::Became(Err(failure.clone())),
-                // It did nothing, because of any one of them perhaps.
-                _ => Told::Alone,
-            };
-            entries.iter().map(told).collect()
-        }
-    };
-    for (entry, told) in entries.into_iter().zip(told) {
-        // Who does not wait any more does not mind.
-        let _ = entry.told.send(told);
-    }
-}
-
-fn command(entries: &[Entry], question: &Question) -> Cmd {
-    let keys = entries.iter().map(|entry| entry.parts[0].args_iter().len()).sum::<usize>();
-    let bytes = entries.iter().map(|entry| entry.size).sum::<usize>();
-    let mut command = Cmd::with_capacity(4 + 4 * keys, bytes + 256);
-    command.arg("EVALSHA").arg(CREATE.digest()).arg(keys);
-    append(&mut command, entries.iter().map(|entry| &entry.parts[0]));
-    command.arg(question.as_bytes());
-    append(&mut command, entries.iter().map(|entry| &entry.parts[1]));
-    command
-}
-
-fn append<'p>(command: &mut Cmd, parts: impl Iterator<Item = &'p Cmd>) {
-    for argument in parts.flat_map(Cmd::args_iter) {
-        if let Arg::Simple(argument) = argument {
-            command.arg(argument);
+            for caller in callers {
+                let _ = caller.send(match failure.meaning {
+                    Meaning::Lost => Told::Became(Err(failure.clone())),
+                    // It did nothing, because of any one of them perhaps.
+                    _ => Told::Alone,
+                });
+            }
         }
     }
 }

@@ -59,6 +59,7 @@ fn serve(client: TcpStream, version: &str, answer: &Answer, scripts: &AtomicUsiz
         let reply = match command[0].to_ascii_uppercase().as_str() {
             "INFO" => bulk(&format!("# Server\r\nredis_version:{version}\r\n")),
             "TIME" => "*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n".to_string(),
+            "ECHO" => bulk(&command[1]),
             "EVALSHA" | "EVAL" | "GETEX" | "SCAN" => {
                 scripts.fetch_add(1, Ordering::SeqCst);
                 format!("{}\r\n", answer(&command))

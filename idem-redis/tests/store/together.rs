@@ -1,4 +1,4 @@
-//! Creates of callers who are at it at the same time share commands, and nothing else.
+//! Callers who are at the same at the same time share commands, and nothing else.
 
 use std::{future::poll_fn, pin::pin, task::Poll};
 
@@ -156,6 +156,27 @@ async fn each_finds_its_own_create_when_the_answer_is_lost() {
         assert_eq!(outcome.unwrap(), Outcome::Created(name));
     }
     assert_eq!(proxy.counts().cut, 1);
+}
+
+/// Looks go together as well, and what one of them finds is its own.
+#[tokio::test]
+async fn many_looks_find_each_its_own() {
+    let server = Server::start().unwrap();
+    let idem = open(&server.url()).await;
+    put_first(&idem, "warm").await;
+    server.command(&["RPUSH", &record_name("k3"), "of another type"]).unwrap();
+    for is_created in [true, false] {
+        for (name, outcome) in names().zip(all(&idem).await) {
+            if name == "k3" {
+                let error = outcome.unwrap_err();
+                assert!(matches!(error.kind(), ErrorKind::Damaged { .. }), "{error:?}");
+            } else if is_created {
+                assert_eq!(outcome.unwrap(), Outcome::Created(name));
+            } else {
+                assert_eq!(outcome.unwrap(), Outcome::Replayed(name));
+            }
+        }
+    }
 }
 
 #[tokio::test]
