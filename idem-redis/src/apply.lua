@@ -1,4 +1,4 @@
--- Compares and applies: the one script that writes. It holds no policy.
+-- Compares and applies: every write but those of `create.lua`. It holds no policy.
 --
 -- KEYS and ARGV: see `Commit` in script.rs, which fills them in, in this order.
 local argv, record = ARGV, KEYS[1]
