@@ -26,7 +26,7 @@ pub(crate) trait Errand: Send + Sync + Sized + 'static {
     /// What comes of it.
     type Outcome: Send + 'static;
 
-    /// Does all of them at once, by that connection, and tells what became of each.
+    /// Does all of them at once, one or more, by that connection, and tells what became of each.
     fn all(
         link: &Link,
         connection: &mut Connection,
@@ -135,6 +135,9 @@ async fn send<E: Errand>(link: Link, mut connection: Connection, all: Vec<Waitin
     for one in all.into_iter().filter(|one| !one.told.is_closed()) {
         errands.push(one.errand);
         callers.push(one.told);
+    }
+    if errands.is_empty() {
+        return;
     }
     // Who does not wait any more does not mind.
     match E::all(&link, &mut connection, &errands).await {
