@@ -15,10 +15,10 @@ mod open;
 
 pub use idem_core::{
     BoxError, Certainty, Claim, Clock, ClockSource, Cursor, Delays, Durability, DynStore,
-    EffectError, Error, ErrorKind, Fingerprint, FingerprintError, Guarantees, Idem, KeptAlive, Key,
-    Kind, Lease, LeaseError, LeasedOutcome, ManualClock, OnFailure, Outcome, Page, Purged, Purger,
-    Receipt, Record, Request, Retention, Sharing, Space, Span, State, Store, SystemClock,
-    Timestamp, Token, Transaction, Turn, consumer, erase,
+    EffectError, Error, ErrorKind, Fingerprint, FingerprintError, Guarantees, Holding, Idem,
+    KeptAlive, Key, Kind, Lease, LeaseError, LeasedOutcome, ManualClock, OnFailure, Outcome, Page,
+    Purged, Purger, Receipt, Record, Request, Retention, Sharing, Space, Span, State, Store,
+    SystemClock, Timestamp, Token, Transaction, consumer, erase,
 };
 pub use open::open;
 

@@ -42,8 +42,8 @@ macro_rules! suite {
 
 /// The list. A case is named once, here; the kit's own tests compare it with the functions that exist.
 ///
-/// An entry is `group as module, runtime, [yes] { cases }`, the runtime being `current_thread`, `multi_thread` or `both_runtimes`; in the place of `[yes]` stands the capability
-/// that its cases need.
+/// An entry is `group as module, runtime, [yes] { cases }`, the runtime being `current_thread`, `multi_thread` or
+/// `both_runtimes`; in the place of `[yes]` stands the capability that its cases need.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __cases {
@@ -166,7 +166,9 @@ macro_rules! __cases {
             leases as leases, both_runtimes, [yes] {
                 a_lease_keeps_others_out_until_its_end
                 a_completed_lease_replays
+                a_lease_completes_with_bytes
                 a_released_lease_frees_its_key_at_once
+                an_ended_lease_is_taken_over_at_once
                 at_its_end_a_lease_is_taken_over_and_the_taker_is_told
                 a_stale_holder_is_refused_whatever_became_of_its_key
                 a_holder_acts_until_the_last_millisecond
@@ -183,6 +185,7 @@ macro_rules! __cases {
             }
             leases as leases_after_reopening, current_thread, $reopen {
                 leases_and_their_results_survive_reopening
+                a_dropped_lease_is_ended_before_its_store_closes
             }
             holding as holding, both_runtimes, [yes] {
                 a_dropped_lease_ends_and_is_taken_over
@@ -198,6 +201,7 @@ macro_rules! __cases {
                 a_lease_is_kept_alive_through_long_work
                 keeping_alive_stops_at_its_ceiling
                 a_ceiling_below_the_lease_cuts_it_short
+                a_longer_lease_is_not_cut_by_keeping_it_alive
                 a_lease_lost_while_kept_alive_is_reported
                 what_cannot_be_kept_alive_is_refused_before_the_work
                 a_renewal_that_fails_is_tried_again
@@ -205,6 +209,7 @@ macro_rules! __cases {
             disturbed as disturbed, both_runtimes, [yes] {
                 a_completion_whose_answer_was_lost_is_found_again
                 what_was_completed_stays_when_its_lease_is_dropped
+                a_doubt_stays_until_it_is_settled
                 a_claim_whose_answer_was_lost_frees_its_key
                 what_was_done_is_recorded_when_the_store_is_back
                 what_cannot_be_recorded_is_reported
@@ -214,6 +219,7 @@ macro_rules! __cases {
                 a_waiter_runs_when_the_holder_lets_go
                 a_waiter_gives_up_at_its_deadline
                 a_waiter_runs_when_the_lease_ends
+                a_waiter_looks_again_when_the_lease_is_made_shorter
                 a_waiter_elsewhere_gets_the_result_and_asks_now_and_then
                 a_cancelled_waiter_strands_nobody
                 of_many_waiters_one_runs

@@ -261,7 +261,8 @@ impl<S: Store> Idem<S> {
         self.store.value(space, name).await
     }
 
-    /// Waits for what is under way and closes the store, for all who share it.
+    /// Waits for what is under way and closes the store, for all who share it. Leases that were dropped here, or
+    /// through a clone, are ended before.
     ///
     /// # Errors
     /// The store's own.
@@ -269,7 +270,11 @@ impl<S: Store> Idem<S> {
     /// # Cancel safety
     /// The store is closed, or closes in the background.
     pub async fn close(&self) -> Result<(), Error> {
-        self.store.close().await
+        self.waiting.all_ended().await;
+        let closed = self.store.close().await;
+        // Who waits for a key is told.
+        self.waiting.all_changed();
+        closed
     }
 
     /// What the store promises.
@@ -278,7 +283,7 @@ impl<S: Store> Idem<S> {
         self.store.guarantees()
     }
 
-    pub(crate) fn waiting(&self) -> &Waiting {
+    pub(crate) fn waiting(&self) -> &Arc<Waiting> {
         &self.waiting
     }
 

@@ -53,7 +53,7 @@ pub use crate::{
     idem::Idem,
     json::{decode_result, encode_result},
     key::{Key, Kind, Space},
-    lease::{Claim, KeptAlive, Lease, LeaseError, LeasedOutcome, OnFailure, Turn},
+    lease::{Claim, Holding, KeptAlive, Lease, LeaseError, LeasedOutcome, OnFailure},
     optimistic::{Applied, FETCH_LIMIT, Look, MISREAD_LIMIT, Optimistic, RACE_LIMIT, optimistic},
     outcome::Outcome,
     overlay::{Overlay, Values},

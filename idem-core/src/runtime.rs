@@ -2,6 +2,7 @@
 //! runtime of the user's, which may end, or have no timers, or not be there.
 
 use std::{
+    cell::Cell,
     future::pending,
     sync::LazyLock,
     thread::{self, JoinHandle},
@@ -15,6 +16,10 @@ use tokio::{
 
 use crate::{Certainty, Clock, Error, ErrorKind, time::BoxFuture};
 
+thread_local! {
+    static IS_BACKGROUND: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Started when it is first needed; goes on as long as the process.
 static BACKGROUND: LazyLock<Handle> = LazyLock::new(|| {
     let runtime = Builder::new_current_thread().enable_time().build();
@@ -22,7 +27,10 @@ static BACKGROUND: LazyLock<Handle> = LazyLock::new(|| {
     let handle = runtime.handle().clone();
     thread::Builder::new()
         .name("idem-background".to_string())
-        .spawn(move || runtime.block_on(pending::<()>()))
+        .spawn(move || {
+            IS_BACKGROUND.set(true);
+            runtime.block_on(pending::<()>());
+        })
         .expect("the system must have a thread left for background work");
     handle
 });
@@ -33,6 +41,13 @@ static BACKGROUND: LazyLock<Handle> = LazyLock::new(|| {
 /// If the system has no thread left for it, at the first call of the process.
 pub fn detach(task: BoxFuture<()>) {
     drop(BACKGROUND.spawn(task));
+}
+
+/// Whether this is the thread that detached tasks and all sleeps run on: nothing may block it for long, least of all
+/// an effect.
+#[must_use]
+pub fn is_background() -> bool {
+    IS_BACKGROUND.get()
 }
 
 /// Ends when `clock` has moved on by `duration` from this call.
@@ -110,6 +125,14 @@ mod tests {
             (0..2).map(|_| dones.recv_timeout(Duration::from_secs(20)).unwrap()).collect();
         numbers.sort_unstable();
         assert_eq!(numbers, [1, 2]);
+    }
+
+    #[test]
+    fn the_background_knows_itself() {
+        let (told, answer) = mpsc::channel();
+        detach(Box::pin(async move { told.send(is_background()).expect("the test waits") }));
+        assert!(answer.recv_timeout(Duration::from_secs(20)).unwrap());
+        assert!(!is_background());
     }
 
     #[test]

@@ -34,7 +34,7 @@ use crate::{
 /// [`Store::detach`] and [`Store::sleep`] ready. A store that can only compare and set implements [`Optimistic`](crate::Optimistic) and calls
 /// [`optimistic`](crate::optimistic). Then it passes the suite of the crate `idem-conformance`.
 #[async_trait]
-pub trait Store: Send + Sync {
+pub trait Store: Send + Sync + 'static {
     /// What an effect writes through: portable by its trait, native by its own methods.
     type Transaction: Transaction + ?Sized + 'static;
 

@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -10,7 +13,7 @@ use event_listener::{Event, EventListener};
 use futures_util::future::{Either, select};
 
 use crate::{
-    Committed, Error, Idem, Key, Request, State, Store, Timestamp, Token,
+    Committed, Error, Idem, Key, Request, State, Store, Token,
     back_off::BackOff,
     decision::{Verdict, judge},
 };
@@ -24,7 +27,12 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
 /// Who waits for which key, and which keys are held, through one [`Idem`] and its clones.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting(Mutex<HashMap<Key, Place>>);
+pub(crate) struct Waiting {
+    places: Mutex<HashMap<Key, Place>>,
+    /// How many leases are being ended in the background.
+    ending: AtomicUsize,
+    ended: Event,
+}
 
 /// What is known here of one key. It stays as long as somebody waits for the key or holds it.
 #[derive(Debug, Default)]
@@ -52,6 +60,40 @@ impl Waiting {
         let_go.notify(usize::MAX);
     }
 
+    /// Notes that what is known of the key has changed: who waits for it is to look again.
+    pub(crate) fn changed(&self, key: &Key) {
+        let let_go = self.places().get(key).map(|place| Arc::clone(&place.let_go));
+        if let Some(let_go) = let_go {
+            let_go.notify(usize::MAX);
+        }
+    }
+
+    /// As [`Waiting::changed`], for all keys.
+    pub(crate) fn all_changed(&self) {
+        let all: Vec<_> = self.places().values().map(|place| Arc::clone(&place.let_go)).collect();
+        for let_go in all {
+            let_go.notify(usize::MAX);
+        }
+    }
+
+    /// Notes that a lease is about to be ended in the background.
+    pub(crate) fn begins_to_end(self: &Arc<Self>) -> Ending {
+        self.ending.fetch_add(1, Ordering::SeqCst);
+        Ending(Arc::clone(self))
+    }
+
+    /// Ends when no lease is being ended in the background.
+    pub(crate) async fn all_ended(&self) {
+        loop {
+            // Listens before it looks, so that what ends in between is not missed.
+            let ended = self.ended.listen();
+            if self.ending.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+
     fn enter(&self, key: &Key) -> Waiter<'_> {
         let mut places = self.places();
         let place = places.entry(key.clone()).or_default();
@@ -65,7 +107,17 @@ impl Waiting {
 
     fn places(&self) -> MutexGuard<'_, HashMap<Key, Place>> {
         // No call panics between two changes that belong together.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A lease that is being ended in the background, until it is dropped.
+pub(crate) struct Ending(Arc<Waiting>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.ending.fetch_sub(1, Ordering::SeqCst);
+        self.0.ended.notify(usize::MAX);
     }
 }
 
@@ -114,12 +166,8 @@ impl Held {
             return None;
         };
         let State::Claimed { token, .. } = record.state else { return None };
-        Some(Self { token, left: left(until, committed.now) })
+        Some(Self { token, left: until.since(committed.now) })
     }
-}
-
-fn left(until: Timestamp, now: Timestamp) -> Duration {
-    until.since(now).max(SHORTEST_PAUSE)
 }
 
 /// Asks for the request's key again and again, as long as a live lease stands in the way and the request waits.
@@ -189,6 +237,33 @@ mod tests {
         assert!(!waiting.is_held_here(&key, token(1)));
         drop(waiters);
         assert!(waiting.places().is_empty());
+    }
+
+    #[test]
+    fn what_has_changed_wakes_who_waits_and_lets_nothing_go() {
+        let (waiting, key) = (Waiting::default(), Key::new("t", "o", "k").unwrap());
+        waiting.hold(&key, token(1));
+        let waiter = waiting.enter(&key);
+        let (mut first, mut second) = (waiter.listen(), waiter.listen());
+        waiting.changed(&Key::new("t", "o", "other").unwrap());
+        assert!(!is_ready(&mut first));
+        waiting.changed(&key);
+        assert!(is_ready(&mut first) && waiting.is_held_here(&key, token(1)));
+        waiting.all_changed();
+        assert!(is_ready(&mut second));
+    }
+
+    #[tokio::test]
+    async fn what_is_being_ended_is_waited_for() {
+        let waiting = Arc::new(Waiting::default());
+        waiting.all_ended().await;
+        let (first, second) = (waiting.begins_to_end(), waiting.begins_to_end());
+        let mut ended = pin!(waiting.all_ended());
+        let mut context = Context::from_waker(Waker::noop());
+        drop(first);
+        assert!(ended.as_mut().poll(&mut context).is_pending());
+        drop(second);
+        ended.await;
     }
 
     #[test]

@@ -94,6 +94,7 @@
 //! (`proto-max-bulk-len`). Counting is not offered: it would cost a write per mark.
 
 mod attempt;
+mod background;
 mod builder;
 mod create;
 mod failure;

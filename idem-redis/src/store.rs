@@ -17,6 +17,7 @@ use idem_core::{
 use crate::{
     Hazard, RedisBuilder, RedisTransaction,
     attempt::{Assumption, Call},
+    background,
     inner::Inner,
     reentry::{self, Marked},
     server, sweep,
@@ -170,7 +171,7 @@ impl Store for RedisStore {
     }
 
     fn detach(&self, task: BoxFuture<()>) {
-        runtime::detach(task);
+        background::detach(task);
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<()> {

@@ -143,6 +143,8 @@ impl Engine {
     fn submit(&self, job: Job) -> Result<(), Error> {
         self.check_reentry()?;
         match self.queue.submit(job) {
+            // Others' effects must not run where all timers are: the writer thread goes on with what is queued.
+            Ok(Some(lead)) if runtime::is_background() => drop(lead),
             Ok(Some(lead)) => self.lead_once(lead),
             Ok(None) => {}
             Err(_) => return Err(Error::nothing_done(ErrorKind::Closed)),
@@ -152,7 +154,7 @@ impl Engine {
 
     /// Commits a step at once if nobody else writes; else gives it back.
     fn try_lead(&self, job: StepJob) -> Result<(), StepJob> {
-        if self.check_reentry().is_err() {
+        if self.check_reentry().is_err() || runtime::is_background() {
             return Err(job);
         }
         match self.queue.lead_with(Job::Step(job)) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{Certainty, ErrorKind, LeasedOutcome, OnFailure, Outcome, Turn};
+use idem_core::{Certainty, ErrorKind, Holding, LeasedOutcome, OnFailure, Outcome};
 
 use crate::{
     Fixture,
@@ -38,6 +38,23 @@ pub async fn what_was_completed_stays_when_its_lease_is_dropped<F: Fixture>() {
     assert_eq!(setup.receipt(&key("a")).await, receipt);
 }
 
+/// 113. After a completion of unknown certainty nothing else is told as if it were certain, until it is settled.
+pub async fn a_doubt_stays_until_it_is_settled<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let (idem, steps) = setup.watched().await;
+    let lease = acquired(&idem, &request("a", "p")).await;
+    steps.lose(1);
+    let (_, mut lease) = lease.complete(7).await.unwrap_err().into_parts();
+    steps.fail(1);
+    let (error, same) = lease.complete(7).await.unwrap_err().into_parts();
+    assert_eq!(error.certainty(), Certainty::Unknown, "it may be done: {error:?}");
+    lease = same;
+    let error = lease.renew(HELD_FOR).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::LeaseLost { .. }), "{error:?}");
+    assert_eq!(error.certainty(), Certainty::Unknown, "it may be done: {error:?}");
+    assert_eq!(lease.complete(8).await.unwrap(), 7);
+}
+
 /// 113, 71. A claim whose answer was lost is ended, since nobody holds it.
 pub async fn a_claim_whose_answer_was_lost_frees_its_key<F: Fixture>() {
     let setup = Setup::<F>::new().await;
@@ -59,7 +76,7 @@ pub async fn what_was_done_is_recorded_when_the_store_is_back<F: Fixture>() {
         let task = tokio::spawn({
             let steps = steps.clone();
             async move {
-                let work = |_: Turn| async move {
+                let work = |_: Holding| async move {
                     steps.fail(failing);
                     steps.lose(losing);
                     Ok::<u64, std::fmt::Error>(7)
@@ -86,7 +103,7 @@ pub async fn what_cannot_be_recorded_is_reported<F: Fixture>() {
     let task = tokio::spawn({
         let steps = steps.clone();
         async move {
-            let work = |_: Turn| async move {
+            let work = |_: Holding| async move {
                 steps.fail(usize::MAX);
                 Ok::<u64, std::fmt::Error>(7)
             };

@@ -1,7 +1,7 @@
 //! How a lease is held and let go: dropped, abandoned, run with.
 
 use idem_core::{
-    Error, ErrorKind, Idem, Lease, LeasedOutcome, OnFailure, Outcome, Request, Store, Turn,
+    Error, ErrorKind, Holding, Idem, Lease, LeasedOutcome, OnFailure, Outcome, Request, Store,
 };
 
 use crate::{
@@ -112,7 +112,7 @@ async fn run<S: Store + 'static>(
     request: &Request,
     on_failure: OnFailure<u64>,
     result: Result<u64, Declined>,
-) -> Result<(LeasedOutcome<u64>, Option<Turn>), Error> {
+) -> Result<(LeasedOutcome<u64>, Option<Holding>), Error> {
     let mut told = None;
     let work = |turn| {
         told = Some(turn);
@@ -178,7 +178,7 @@ pub async fn a_failure_with_a_lease_follows_its_policy<F: Fixture>() {
 pub async fn work_that_outlives_its_lease_is_reported<F: Fixture>() {
     let setup = Setup::<F>::new().await;
     let (idem, clock) = (setup.handle().await, setup.clock.clone());
-    let work = |_: Turn| async move {
+    let work = |_: Holding| async move {
         clock.set(end());
         let next = acquired(&idem, &request("a", "p")).await;
         next.complete(8).await.map_err(|_| Declined(1))?;
@@ -203,7 +203,7 @@ pub async fn a_panic_with_a_lease_ends_it<F: Fixture>() {
     let setup = Setup::<F>::new().await;
     let idem = setup.idem.clone();
     let task = tokio::spawn(async move {
-        let work = |_: Turn| async { panic!("on purpose") };
+        let work = |_: Holding| async { panic!("on purpose") };
         let on_failure = |_: &Declined| OnFailure::Release;
         idem.run_leased::<u64, _, _, _, _>(&request("a", "p"), HELD_FOR, on_failure, work).await
     });

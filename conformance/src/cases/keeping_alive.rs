@@ -82,7 +82,7 @@ pub async fn a_lease_is_kept_alive_through_long_work<F: Fixture>() {
     }
     kept_alive.renewal(15).await;
     let (kept, lease) = kept_alive.finished().await;
-    assert!(kept.output == 7 && kept.lost.is_none(), "{kept:?}");
+    assert!(kept.output == 7 && kept.lost.is_none() && !kept.ceiling_reached, "{kept:?}");
     assert_eq!(lease.complete(kept.output).await.unwrap(), 7);
 }
 
@@ -108,6 +108,7 @@ pub async fn keeping_alive_stops_at_its_ceiling<F: Fixture>() {
     assert_eq!(next.took_over(), Some(token), "after the ceiling the key is free");
     let (kept, lease) = kept_alive.finished().await;
     assert_eq!(kept.output, 7, "the work goes on to its end");
+    assert!(kept.ceiling_reached && kept.lost.is_none(), "{kept:?}");
     let (error, _lost) = lease.complete(7).await.unwrap_err().into_parts();
     assert_lost(&error, token, "after the ceiling");
     assert_eq!(next.complete(8).await.unwrap(), 8);
@@ -120,8 +121,23 @@ pub async fn a_ceiling_below_the_lease_cuts_it_short<F: Fixture>() {
     kept_alive.renewal(0).await;
     let held = refused(&setup.idem, &request("a", "p")).await;
     assert_eq!(held, in_progress(start_plus(10), start_plus(0)));
+    setup.clock.set(start_plus(9));
     let (kept, lease) = kept_alive.finished().await;
+    assert!(kept.ceiling_reached && kept.lost.is_none(), "{kept:?}");
     assert_eq!(lease.complete(kept.output).await.unwrap(), 7);
+}
+
+/// 72. A lease that was renewed for longer is not cut by keeping it alive, unless its ceiling is sooner.
+pub async fn a_longer_lease_is_not_cut_by_keeping_it_alive<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let mut lease = acquired(&setup.idem, &request("a", "p")).await;
+    lease.renew(HELD_FOR * 10).await.unwrap();
+    for (ceiling, until) in [(LONG, 10 * LEASE), (HELD_FOR * 2, 2 * LEASE)] {
+        let kept = lease.keep_alive(HELD_FOR / 3, ceiling, async { 7 }).await.unwrap();
+        assert!(kept.output == 7 && kept.lost.is_none() && !kept.ceiling_reached, "{kept:?}");
+        assert_eq!(lease.until(), start_plus(until));
+    }
+    lease.release().await.unwrap();
 }
 
 /// 72. A lease that is lost while it is kept alive is reported, after the work has ended.
@@ -153,7 +169,7 @@ pub async fn what_cannot_be_kept_alive_is_refused_before_the_work<F: Fixture>() 
     };
     for (every, ceiling, named) in [
         (Duration::ZERO, LONG, "interval"),
-        (HELD_FOR, LONG, "interval"),
+        (HELD_FOR / 2 + Duration::from_millis(1), LONG, "interval"),
         (HELD_FOR / 3, Duration::ZERO, "ceiling"),
     ] {
         let error = lease.keep_alive(every, ceiling, work()).await.unwrap_err();

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use idem_core::{
-    Claim, Error, ErrorKind, Lease, LeaseError, Outcome, Purged, Receipt, Request, Store, Timestamp,
+    Certainty, Claim, Error, ErrorKind, Lease, LeaseError, Outcome, Purged, Receipt, Request,
+    Store, Timestamp,
 };
 
 use crate::{
@@ -54,8 +55,37 @@ pub async fn a_completed_lease_replays<F: Fixture>() {
     setup.clock.set(start_plus(70_000));
     let next = acquired(&setup.idem, &request("a", "q")).await;
     assert_eq!(next.took_over(), None, "a completed lease is not taken over");
-    assert_eq!(next.complete_bytes(Bytes::from_static(b"8")).await.unwrap(), "8");
-    assert_eq!(refused(&setup.idem, &request("a", "q")).await, Outcome::Replayed(8));
+    next.release().await.unwrap();
+}
+
+/// 10, 61. A result of bytes is kept and replayed as it is.
+pub async fn a_lease_completes_with_bytes<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let idem = &setup.idem;
+    let claim = idem.claim_bytes(&request("a", "p"), HELD_FOR).await.unwrap();
+    let result = Bytes::from_static(b"\0no\xffJSON");
+    let lease = claim.lease().expect("the key is free");
+    assert_eq!(lease.complete_bytes(result.clone()).await.unwrap(), result);
+    let again = idem.claim_bytes(&request("a", "p"), HELD_FOR).await.unwrap();
+    assert!(matches!(&again, Claim::Replayed(replayed) if *replayed == result), "{again:?}");
+    let error = idem.claim::<u64>(&request("a", "p"), HELD_FOR).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::ResultUndecodable { .. }), "{error:?}");
+    assert_eq!(error.certainty(), Certainty::Done);
+}
+
+/// 63, 71. A lease that was ended, and waited for, is taken over at once, also for other parameters, and that is
+/// told.
+pub async fn an_ended_lease_is_taken_over_at_once<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let (mut token, mut before) = (None, None);
+    for parameters in ["p", "p", "q", "q"] {
+        let lease = acquired(&setup.idem, &request("a", parameters)).await;
+        assert_eq!(lease.took_over(), token);
+        assert_eq!(lease.took_over_other(), before.is_some_and(|before| before != parameters));
+        (token, before) = (Some(lease.token()), Some(parameters));
+        lease.end().await.unwrap();
+    }
+    assert_eq!(setup.add(&request("a", "r"), "count").await, Outcome::Created(1));
 }
 
 /// 61, 63, 66. A held key is held, and a completed one completed, after closing and opening again. Needs
@@ -113,7 +143,7 @@ pub async fn at_its_end_a_lease_is_taken_over_and_the_taker_is_told<F: Fixture>(
 }
 
 /// What a holder can ask for.
-const ACTS: [&str; 5] = ["complete", "complete bytes", "complete with", "renew", "release"];
+const ACTS: [&str; 5] = ["complete", "complete with", "renew", "release", "end"];
 
 /// Lets the holder act, and returns its lease if that was refused.
 async fn act<S: Store + 'static>(
@@ -122,9 +152,9 @@ async fn act<S: Store + 'static>(
 ) -> Result<(), (Error, Lease<S, u64>)> {
     let acted = match act {
         "complete" => lease.complete(1).await.map(drop),
-        "complete bytes" => lease.complete_bytes(Bytes::from_static(b"1")).await.map(drop),
         "complete with" => lease.complete_with(|tx| add(tx, "local")).await.map(drop),
         "release" => lease.release().await,
+        "end" => lease.end().await,
         "renew" => {
             return match lease.renew(HELD_FOR).await {
                 Ok(()) => {
@@ -180,6 +210,18 @@ pub async fn a_stale_holder_is_refused_whatever_became_of_its_key<F: Fixture>() 
         setup.clock.set(start_plus(0));
         assert_stale(&setup, name, stale, "with nothing there, by its own time").await.abandon();
     }
+}
+
+/// 71. A lease that was dropped is ended before its store is closed. Needs `reopen`.
+pub async fn a_dropped_lease_is_ended_before_its_store_closes<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let dropped = acquired(&setup.idem, &request("a", "p")).await;
+    let token = dropped.token();
+    drop(dropped);
+    let setup = setup.reopened().await;
+    let next = acquired(&setup.idem, &request("a", "p")).await;
+    assert_eq!(next.took_over(), Some(token));
+    next.release().await.unwrap();
 }
 
 /// 64, 70. A holder acts until the last millisecond of its lease.

@@ -144,6 +144,26 @@ pub async fn a_waiter_runs_when_the_lease_ends<F: Fixture>() {
     }
 }
 
+/// 73. A waiter of the same front does not sleep beyond the end of a lease that was made shorter.
+pub async fn a_waiter_looks_again_when_the_lease_is_made_shorter<F: Fixture>() {
+    for by_ceiling in [false, true] {
+        let setup = Setup::<F>::new().await;
+        let (mut lease, waiter, (_, steps)) = held_and_waited_for(&setup, LONG).await;
+        let shorter = Duration::from_millis(10);
+        if by_ceiling {
+            assert!(lease.keep_alive(HELD_FOR / 3, shorter, async {}).await.is_ok());
+        } else {
+            lease.renew(shorter).await.unwrap();
+        }
+        // The renewal, and another look of the waiter's.
+        steps.reach(5).await;
+        sleeping(&setup, 1).await;
+        setup.clock.set(start_plus(10));
+        assert_eq!(joined("the waiter", waiter).await.unwrap(), Outcome::Created(1));
+        lease.abandon();
+    }
+}
+
 /// 73. A waiter whose key is held through another front asks now and then, and gets the result.
 pub async fn a_waiter_elsewhere_gets_the_result_and_asks_now_and_then<F: Fixture>() {
     let setup = Setup::<F>::new().await;

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use super::{
-    guard::Lease,
+    guard::{Lease, TakenOver},
     step::{Acquire, EndClaimOf},
 };
 use crate::{
@@ -50,9 +50,11 @@ impl<S: Store + 'static, T> fmt::Debug for Claim<S, T> {
             Self::Acquired(lease) => f.debug_tuple("Acquired").field(lease).finish(),
             Self::Replayed(_) => f.write_str("Replayed"),
             Self::Conflict => f.write_str("Conflict"),
-            Self::InProgress { until, .. } => {
-                f.debug_struct("InProgress").field("until", until).finish_non_exhaustive()
-            }
+            Self::InProgress { until, retry_after } => f
+                .debug_struct("InProgress")
+                .field("until", until)
+                .field("retry_after", retry_after)
+                .finish(),
         }
     }
 }
@@ -65,8 +67,13 @@ impl<S: Store + 'static> Idem<S> {
     /// after a lease that ended without [completing](Lease::complete) or [releasing](Lease::release) it takes
     /// over, and is [told so](Lease::took_over): what that holder did outside may have happened.
     ///
+    /// An ended lease keeps nobody out, also not a request with other parameters: it takes over as well, and is
+    /// [told that too](Lease::took_over_other). [`Idem::execute`] on such a key runs and is told nothing: do not
+    /// mix the two on one key.
+    ///
     /// The request's retention is that of the receipt, and counts from the completion. The record of a lease that
-    /// ended is kept for as long, counted from the claim, and until then the next claim takes over.
+    /// ended is kept for as long, counted from the claim: after that it may be purged, and the next claim is not
+    /// told of it. So retain for longer than a lease may be held in all.
     ///
     /// While a live lease holds the key, the outcome is [`Claim::InProgress`], at once or after the request has
     /// [waited](Request::wait_for).
@@ -82,6 +89,30 @@ impl<S: Store + 'static> Idem<S> {
         request: &Request,
         lease: Duration,
     ) -> impl Future<Output = Result<Claim<S, T>, Error>> + Send {
+        self.claim_of(request, lease, decode_result)
+    }
+
+    /// As [`Idem::claim`], for a result of bytes that is stored and replayed as it is.
+    ///
+    /// # Errors
+    /// As [`Idem::claim`], but for what concerns JSON.
+    ///
+    /// # Cancel safety
+    /// As [`Idem::claim`].
+    pub fn claim_bytes(
+        &self,
+        request: &Request,
+        lease: Duration,
+    ) -> impl Future<Output = Result<Claim<S, Bytes>, Error>> + Send {
+        self.claim_of(request, lease, |stored| Ok(stored.clone()))
+    }
+
+    fn claim_of<T>(
+        &self,
+        request: &Request,
+        lease: Duration,
+        decode: fn(&Bytes) -> Result<T, Error>,
+    ) -> impl Future<Output = Result<Claim<S, T>, Error>> + Send {
         let lease = Span::new("lease", lease);
         // Said to be Send here, where the store is any store: see `Idem::execute`.
         async move {
@@ -89,7 +120,7 @@ impl<S: Store + 'static> Idem<S> {
             let committed = ask_patiently(self, request, || self.ask_for(request, lease)).await?;
             match Lease::acquired(self, request, lease, &committed) {
                 Some(lease) => Ok(Claim::Acquired(lease)),
-                None => Claim::refused(&committed, request),
+                None => Claim::refused(&committed, request, decode),
             }
         }
     }
@@ -113,9 +144,13 @@ impl<S: Store + 'static> Idem<S> {
     }
 }
 
-impl<S: Store + 'static, T: DeserializeOwned> Claim<S, T> {
+impl<S: Store, T> Claim<S, T> {
     /// What a caller is told that did not get the key.
-    fn refused(committed: &Committed, request: &Request) -> Result<Self, Error> {
+    fn refused(
+        committed: &Committed,
+        request: &Request,
+        decode: fn(&Bytes) -> Result<T, Error>,
+    ) -> Result<Self, Error> {
         if committed.ran {
             return Err(Error::new(
                 ErrorKind::Contract("the record after a claim must be the claim"),
@@ -124,7 +159,7 @@ impl<S: Store + 'static, T: DeserializeOwned> Claim<S, T> {
         }
         Ok(match Outcome::<Bytes>::of(committed, request.fingerprint_value())? {
             Outcome::Created(result) | Outcome::Replayed(result) => {
-                Self::Replayed(decode_result(&result)?)
+                Self::Replayed(decode(&result)?)
             }
             Outcome::Conflict => Self::Conflict,
             Outcome::InProgress { until, retry_after } => Self::InProgress { until, retry_after },
@@ -146,9 +181,11 @@ impl<S: Store + 'static> Drop for Asked<'_, S> {
             return;
         }
         let (idem, key, attempt) = (self.idem.clone(), self.key.clone(), self.attempt);
+        let ending = idem.waiting().begins_to_end();
         self.idem.store().detach(Box::pin(async move {
             // What cannot be ended now ends by itself.
             drop(idem.transact(&key, EndClaimOf(attempt)).await);
+            drop(ending);
         }));
     }
 }
@@ -164,7 +201,9 @@ impl<S: Store + 'static, T> Lease<S, T> {
         let claim = committed.after.clone().filter(|_| committed.ran)?;
         let State::Claimed { token, .. } = claim.state else { return None };
         let took_over = committed.before.as_ref().and_then(|before| match before.state {
-            State::Claimed { token, .. } => Some(token),
+            State::Claimed { token, .. } => {
+                Some(TakenOver { token, is_other: before.fingerprint != claim.fingerprint })
+            }
             State::Completed { .. } => None,
         });
         Some(Self::new(idem, request, lease, claim, token, took_over))

@@ -20,8 +20,9 @@ use crate::{
 /// [releasing](Lease::release) take it, so that neither happens twice; if that fails it comes back in the error.
 ///
 /// Dropping it ends the lease in the background, on a best effort: the key is then free, and whoever claims it
-/// next is told that it takes over. So does a panic, and a lease that nobody ends ends by itself. If nothing
-/// happened outside, say so by [`Lease::release`].
+/// next is told that it takes over. So does a panic, and a lease that nobody ends ends by itself. [`Idem::close`]
+/// waits for what was dropped; a process that exits without it may leave keys held until their leases end. To wait
+/// for the end, [`Lease::end`] it. If nothing happened outside, say so by [`Lease::release`].
 ///
 /// ```compile_fail,E0382
 /// # use idem_core::{Lease, LeaseError, Store};
@@ -35,6 +36,7 @@ use crate::{
 /// The lease's [token](Lease::token) is a fencing token. A holder that was held up (a long pause, a slow network)
 /// can still be at work when its lease has ended and another holds the key; only what the lease protects can
 /// stop it then. Hand the token to it, and let it refuse any token smaller than one that it has seen.
+#[must_use = "dropping a lease ends it, and says that something may have happened outside"]
 pub struct Lease<S: Store + 'static, T> {
     pub(super) held: Box<Held<S>>,
     result: PhantomData<fn() -> T>,
@@ -46,12 +48,22 @@ pub(super) struct Held<S: Store + 'static> {
     /// As it was committed last.
     claim: Record,
     pub(super) token: Token,
-    took_over: Option<Token>,
+    took_over: Option<TakenOver>,
     pub(super) lease: Span,
     /// The id of the completion, one for however often it is tried: so a later try finds an earlier one.
     completion: Uuid,
+    /// Whether a completion may have been committed, without our knowing.
+    in_doubt: bool,
     /// Nothing is left to be ended.
     is_over: bool,
+}
+
+/// The lease before, that ended without an answer.
+#[derive(Clone, Copy)]
+pub(super) struct TakenOver {
+    pub(super) token: Token,
+    /// It was for a request with other parameters.
+    pub(super) is_other: bool,
 }
 
 impl<S: Store + 'static, T> fmt::Debug for Lease<S, T> {
@@ -72,7 +84,7 @@ impl<S: Store + 'static, T> Lease<S, T> {
         lease: Span,
         claim: Record,
         token: Token,
-        took_over: Option<Token>,
+        took_over: Option<TakenOver>,
     ) -> Self {
         idem.waiting().hold(request.key(), token);
         let held = Held {
@@ -83,6 +95,7 @@ impl<S: Store + 'static, T> Lease<S, T> {
             took_over,
             lease,
             completion: Uuid::new_v4(),
+            in_doubt: false,
             is_over: false,
         };
         Self { held: Box::new(held), result: PhantomData }
@@ -100,13 +113,21 @@ impl<S: Store + 'static, T> Lease<S, T> {
         self.held.token
     }
 
-    /// The token of the lease that ended without an answer, and that this one took over; none if there was none,
-    /// or if it was released.
+    /// The token of the lease that ended without an answer, and that this one took over. If there is one, what its
+    /// holder did outside may have happened.
     ///
-    /// If there is one, what its holder did outside may have happened.
+    /// None if there was none, if it was released, or if its record was purged since: that is possible when the
+    /// retention of its request has passed since it was claimed.
     #[must_use]
     pub fn took_over(&self) -> Option<Token> {
-        self.held.took_over
+        self.held.took_over.map(|before| before.token)
+    }
+
+    /// Whether the lease that this one took over was for a request with other parameters. What its holder may have
+    /// done outside is then not what this request asks for: do not complete with that.
+    #[must_use]
+    pub fn took_over_other(&self) -> bool {
+        self.held.took_over.is_some_and(|before| before.is_other)
     }
 
     /// When the lease ends, by the store's clock, as it was last claimed or renewed here.
@@ -135,7 +156,7 @@ impl<S: Store + 'static, T> Lease<S, T> {
     /// now. Returns what the receipt holds.
     ///
     /// Asked again after an error of unknown certainty, it finds out whether the first try was committed, and
-    /// then returns that result.
+    /// then returns that result. Until it has, whatever else the lease is asked for fails with that certainty too.
     ///
     /// # Errors
     /// The lease comes back in the error. [`ErrorKind::LeaseLost`] if it has ended, and then nothing was changed;
@@ -154,25 +175,11 @@ impl<S: Store + 'static, T> Lease<S, T> {
         }
     }
 
-    /// As [`Lease::complete`], with a result of bytes that is stored and replayed as it is.
-    ///
-    /// # Errors
-    /// As [`Lease::complete`], but for what concerns JSON.
-    ///
-    /// # Cancel safety
-    /// As [`Lease::complete`].
-    pub fn complete_bytes(
-        self,
-        result: Bytes,
-    ) -> impl Future<Output = Result<Bytes, LeaseError<S, T>>> + Send {
-        async move { Ok(self.finish_with(Ok(result)).await?.0) }
-    }
-
     /// Completes the key with what `effect` returns, and commits what it wrote together with the receipt: for
     /// what belongs into the store after the effect outside.
     ///
     /// The effect is as that of [`Idem::execute`]: it must touch nothing but its transaction, and may run more
-    /// than once.
+    /// than once. It does not run if an earlier try to complete, of unknown certainty, is found committed.
     ///
     /// # Errors
     /// As [`Lease::complete`]; and the effect's own error or its panic, after which nothing was changed, and the
@@ -228,12 +235,31 @@ impl<S: Store + 'static, T> Lease<S, T> {
         }
     }
 
+    /// Ends the lease, as dropping it does, and waits for it: the key is free, and the next claim takes over.
+    ///
+    /// # Errors
+    /// As [`Lease::release`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the lease all the same, in the background.
+    pub fn end(mut self) -> impl Future<Output = Result<(), LeaseError<S, T>>> + Send {
+        async move {
+            match self.held.ask(Change::End).await {
+                Ok(_) => {
+                    self.held.is_over = true;
+                    Ok(())
+                }
+                Err(error) => Err(LeaseError { error, lease: self }),
+            }
+        }
+    }
+
     /// Leaves the lease to its end: until then nobody gets the key, and the next claim takes over.
     pub fn abandon(mut self) {
         self.held.is_over = true;
     }
 
-    async fn finish_with(
+    pub(super) async fn finish_with(
         self,
         stored: Result<Bytes, Error>,
     ) -> Result<(Bytes, Self), LeaseError<S, T>> {
@@ -268,6 +294,23 @@ impl<S: Store + 'static, T> Lease<S, T> {
     }
 }
 
+impl<S: Store> Lease<S, Bytes> {
+    /// As [`Lease::complete`], with a result of bytes that is stored and replayed as it is; for a lease by
+    /// [`Idem::claim_bytes`].
+    ///
+    /// # Errors
+    /// As [`Lease::complete`], but for what concerns JSON.
+    ///
+    /// # Cancel safety
+    /// As [`Lease::complete`].
+    pub fn complete_bytes(
+        self,
+        result: Bytes,
+    ) -> impl Future<Output = Result<Bytes, LeaseError<S, Bytes>>> + Send {
+        async move { Ok(self.finish_with(Ok(result)).await?.0) }
+    }
+}
+
 impl<S: Store + 'static> Held<S> {
     pub(super) fn ends_at(&self) -> Timestamp {
         match self.claim.state {
@@ -287,10 +330,16 @@ impl<S: Store + 'static> Held<S> {
     }
 
     async fn finish(
-        &self,
+        &mut self,
         step: impl Step<S::Transaction> + Send + 'static,
     ) -> Result<Bytes, Error> {
-        let committed = self.idem.transact(self.request.key(), step).await?;
+        let committed = match self.idem.transact(self.request.key(), step).await {
+            Ok(committed) => committed,
+            Err(error) => {
+                self.in_doubt |= error.certainty() == Certainty::Unknown;
+                return Err(self.doubted(error));
+            }
+        };
         match committed.after {
             // An earlier try may have been committed, and its answer lost.
             Some(Record { attempt, state: State::Completed { result, .. }, .. })
@@ -310,8 +359,12 @@ impl<S: Store + 'static> Held<S> {
 
     /// Takes note of the claim as it is now.
     pub(super) fn note(&mut self, committed: &Committed) {
-        if let Some(claim) = &committed.after {
-            self.claim.clone_from(claim);
+        let Some(claim) = &committed.after else { return };
+        let before = self.ends_at();
+        self.claim.clone_from(claim);
+        if self.ends_at() < before {
+            // Who waits for the end as it was would wait for too long.
+            self.idem.waiting().changed(self.request.key());
         }
     }
 
@@ -325,8 +378,14 @@ impl<S: Store + 'static> Held<S> {
         &self,
         step: impl Step<S::Transaction> + Send + 'static,
     ) -> Result<Committed, Error> {
-        let committed = self.idem.transact(self.request.key(), step).await?;
+        let asked = self.idem.transact(self.request.key(), step).await;
+        let committed = asked.map_err(|error| self.doubted(error))?;
         if committed.ran { Ok(committed) } else { Err(self.refusal(false)) }
+    }
+
+    /// The same error; of unknown certainty if a completion before it is.
+    fn doubted(&self, error: Error) -> Error {
+        if self.in_doubt { error.with_certainty(Certainty::Unknown) } else { error }
     }
 
     fn refusal(&self, ran: bool) -> Error {
@@ -334,7 +393,7 @@ impl<S: Store + 'static> Held<S> {
             let rule = "the record after a completion must be the completed one";
             return Error::new(ErrorKind::Contract(rule), Certainty::Unknown);
         }
-        Error::nothing_done(ErrorKind::LeaseLost { token: self.token })
+        self.doubted(Error::nothing_done(ErrorKind::LeaseLost { token: self.token }))
     }
 }
 
@@ -345,17 +404,20 @@ impl<S: Store + 'static> Drop for Held<S> {
             return idem.waiting().let_go(&key, token);
         }
         let end = ByHolder::new(&self.claim, token, Change::End);
+        let ending = idem.waiting().begins_to_end();
         self.idem.store().detach(Box::pin(async move {
             // What cannot be ended now ends by itself.
             drop(idem.transact(&key, end).await);
             idem.waiting().let_go(&key, token);
+            drop(ending);
         }));
     }
 }
 
 /// A lease could not be completed or released. It is in here, to try again; dropping it ends the lease.
 ///
-/// As an [`Error`] it is the reason alone, so that `?` drops the lease.
+/// As an [`Error`] it is the reason alone, so that `?` in a function which returns that drops the lease. A boxed
+/// error has the lease in it, held, until it is dropped: take it [apart](LeaseError::into_parts) where it matters.
 pub struct LeaseError<S: Store + 'static, T> {
     error: Error,
     lease: Lease<S, T>,
@@ -369,7 +431,6 @@ impl<S: Store + 'static, T> LeaseError<S, T> {
     }
 
     /// Why, and the lease.
-    #[must_use]
     pub fn into_parts(self) -> (Error, Lease<S, T>) {
         (self.error, self.lease)
     }

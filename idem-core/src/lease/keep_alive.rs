@@ -4,7 +4,10 @@ use std::{pin::pin, time::Duration};
 
 use futures_util::future::{Either, select};
 
-use super::{guard::Held, guard::Lease, step::Prolong};
+use super::{
+    guard::{Held, Lease},
+    step::{Last, Prolong},
+};
 use crate::{Error, ErrorKind, Span, Store, Timestamp, back_off::BackOff};
 
 /// The first pause after a renewal that failed.
@@ -20,19 +23,23 @@ pub struct KeptAlive<R> {
     /// [`ErrorKind::LeaseLost`] if the lease was found lost while the work went on. None does not promise that
     /// it is still held: the next step of the lease tells.
     pub lost: Option<Error>,
+    /// Whether the ceiling was reached before the work ended: the lease was not renewed any more, and has ended or
+    /// soon does.
+    pub ceiling_reached: bool,
 }
 
 impl<S: Store + 'static, T> Lease<S, T> {
-    /// Drives `work` to its end, and renews the lease beside it: once before it begins, then every `every`, each
-    /// time for as long as it was claimed for, but never beyond `ceiling` from the call, so that work which hangs
-    /// does not hold the key for ever. After the ceiling the work goes on, and the lease ends.
+    /// Drives `work` to its end, and renews the lease beside it: once before it begins, then every `every` (a third
+    /// of the lease is a good choice), each time for as long as it was claimed for, but never beyond `ceiling` from
+    /// the call, so that work which hangs does not hold the key for ever. A lease that ends later than the ceiling
+    /// is cut to it. After the ceiling the work goes on, and the lease ends.
     ///
     /// A renewal that fails for another reason than a lost lease is tried again, with growing pauses. When the
     /// lease is lost the work goes on as well, since only it knows how to stop; [`KeptAlive::lost`] then says so.
     ///
     /// # Errors
     /// Before the work begins: [`ErrorKind::LeaseLost`]; [`ErrorKind::InvalidDuration`] if `every` is zero or
-    /// not shorter than the lease, or the ceiling zero; the store's own.
+    /// more than half the lease, or the ceiling zero; the store's own.
     ///
     /// # Cancel safety
     /// Dropping the future drops the work; the lease is still held.
@@ -48,14 +55,18 @@ impl<S: Store + 'static, T> Lease<S, T> {
     {
         async move {
             let (every, ceiling) = self.held.check(every, ceiling)?;
-            let lease = self.held.lease.min(ceiling);
-            let now = self.held.extend(lease).await?.now;
-            let last = now.after(ceiling).unwrap_or(Timestamp::from_millis(i64::MAX));
+            let now = self.held.prolong(Last::In(ceiling)).await?;
+            let last = Last::In(ceiling).at(now);
             let mut work = pin!(work);
-            let renewing = pin!(self.held.prolong_until_lost(every, last));
+            let renewing = pin!(self.held.prolong_until(last, every));
             Ok(match select(work.as_mut(), renewing).await {
-                Either::Left((output, _)) => KeptAlive { output, lost: None },
-                Either::Right((lost, _)) => KeptAlive { output: work.await, lost },
+                Either::Left((output, _)) => {
+                    KeptAlive { output, lost: None, ceiling_reached: false }
+                }
+                Either::Right((lost, _)) => {
+                    let ceiling_reached = lost.is_none();
+                    KeptAlive { output: work.await, lost, ceiling_reached }
+                }
             })
         }
     }
@@ -65,27 +76,29 @@ impl<S: Store + 'static> Held<S> {
     fn check(&self, every: Duration, ceiling: Duration) -> Result<(Duration, Span), Error> {
         let interval = Span::new("interval", every)?;
         let ceiling = Span::new("ceiling", ceiling)?;
-        if interval >= self.lease {
-            let problem = "give less than the lease, or it ends before it is renewed";
+        if interval.as_millis() > self.lease.as_millis() / 2 {
+            let problem = "give half the lease at most, or it may end before it is renewed";
             let kind = ErrorKind::InvalidDuration { field: "interval", duration: every, problem };
             return Err(Error::nothing_done(kind));
         }
         Ok((every, ceiling))
     }
 
-    /// Renews every `every` until the lease ends at `last`, and returns then, or with what it was lost by.
-    async fn prolong_until_lost(&mut self, every: Duration, last: Timestamp) -> Option<Error> {
+    /// Renews the lease, and returns the time of it.
+    async fn prolong(&mut self, last: Last) -> Result<Timestamp, Error> {
+        let committed = self.take(Prolong { token: self.token, lease: self.lease, last }).await?;
+        self.note(&committed);
+        Ok(committed.now)
+    }
+
+    /// Renews every `every`, and returns when the lease ends at `last`, or with what it was lost by.
+    async fn prolong_until(&mut self, last: Timestamp, every: Duration) -> Option<Error> {
         let retries = BackOff { first: FIRST_RETRY.min(every), longest: every };
         let (mut pause, mut failures) = (every, 0);
-        loop {
+        while self.ends_at() < last {
             self.idem.store().sleep(pause).await;
-            let step = Prolong { token: self.token, lease: self.lease, last };
-            pause = match self.take(step).await {
-                Ok(committed) => {
-                    self.note(&committed);
-                    if self.ends_at() >= last {
-                        return None;
-                    }
+            pause = match self.prolong(Last::At(last)).await {
+                Ok(_) => {
                     failures = 0;
                     every
                 }
@@ -98,5 +111,6 @@ impl<S: Store + 'static> Held<S> {
                 }
             };
         }
+        None
     }
 }

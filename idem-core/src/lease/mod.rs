@@ -9,4 +9,4 @@ mod step;
 pub use acquire::Claim;
 pub use guard::{Lease, LeaseError};
 pub use keep_alive::KeptAlive;
-pub use run::{LeasedOutcome, OnFailure, Turn};
+pub use run::{Holding, LeasedOutcome, OnFailure};

@@ -22,25 +22,30 @@ const RETRIES: BackOff =
 /// What work that runs with a lease is told of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Turn {
+pub struct Holding {
     /// The lease's [fencing token](Lease::token).
     pub token: Token,
     /// The token of the lease that this one [took over](Lease::took_over): if there is one, the work may have
     /// been done before.
     pub took_over: Option<Token>,
+    /// Whether that was for a request with [other parameters](Lease::took_over_other).
+    pub took_over_other: bool,
 }
 
 /// What becomes of a key whose work failed.
+///
+/// What the store does not let happen at once happens when the lease ends by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnFailure<T> {
-    /// Nothing happened outside: the key is free at once, and the next claim takes nothing over.
+    /// Nothing happened outside: the key is free when the call returns, and the next claim takes nothing over.
     Release,
-    /// Something may have happened outside: the key is free at once, and the next claim is told that it takes
-    /// over.
+    /// Something may have happened outside: the key is free when the call returns, and the next claim is told that
+    /// it takes over.
     End,
     /// As [`OnFailure::End`], but nobody gets the key before the lease ends.
     Abandon,
-    /// The failure is the result: every later caller gets this value.
+    /// The failure is the result: this caller and every later one get this value, and the error is dropped.
     Remember(T),
 }
 
@@ -74,12 +79,13 @@ pub enum LeasedOutcome<T> {
 
 impl<S: Store + 'static> Idem<S> {
     /// Claims the key for `lease`, runs `work`, and completes the key with its result: for an effect outside the
-    /// store that is done well within the lease. For more, see [`Idem::claim`].
+    /// store that is done well within the lease, which is not renewed. For more, see [`Idem::claim`].
     ///
-    /// When the work fails, `on_failure` says what becomes of the key.
+    /// When the work fails, `on_failure` says what becomes of the key. It needs the error's type:
+    /// `|_: &MyError| OnFailure::End`.
     ///
     /// When the result cannot be recorded because the store cannot be reached, is busy, takes no writes or fails in
-    /// its own way, that is tried again until as much time as the lease has passed.
+    /// its own way, that is tried again until the time of the lease has passed since the claim.
     ///
     /// # Errors
     /// [`ErrorKind::Work`] if the work failed, with its error as the source ([`Error::effect_error`]), unless the
@@ -100,7 +106,7 @@ impl<S: Store + 'static> Idem<S> {
     where
         T: Serialize + DeserializeOwned + Send,
         E: Into<BoxError> + Send,
-        W: FnOnce(Turn) -> R + Send,
+        W: FnOnce(Holding) -> R + Send,
         R: Future<Output = Result<T, E>> + Send,
         P: FnOnce(&E) -> OnFailure<T> + Send,
     {
@@ -115,18 +121,22 @@ impl<S: Store + 'static> Idem<S> {
                 }
             };
             let patience = self.store().sleep(lease);
-            let turn = Turn { token: held.token(), took_over: held.took_over() };
-            match work(turn).await {
+            let holding = Holding {
+                token: held.token(),
+                took_over: held.took_over(),
+                took_over_other: held.took_over_other(),
+            };
+            match work(holding).await {
                 Ok(result) => Ok(held.record(result, patience).await),
                 Err(failure) => match on_failure(&failure) {
                     OnFailure::Remember(result) => Ok(held.record(result, patience).await),
                     OnFailure::Release => {
-                        // What cannot be released ends as the lease is dropped.
+                        // What cannot be released is ended as the lease is dropped.
                         drop(held.release().await);
                         Err(failed(failure))
                     }
                     OnFailure::End => {
-                        drop(held);
+                        drop(held.end().await);
                         Err(failed(failure))
                     }
                     OnFailure::Abandon => {
@@ -152,8 +162,8 @@ impl<S: Store + 'static, T: Serialize + DeserializeOwned + Send> Lease<S, T> {
         };
         let mut failures = 0;
         loop {
-            let (error, lease) = match self.complete_bytes(stored.clone()).await {
-                Ok(stored) => {
+            let (error, lease) = match self.finish_with(Ok(stored.clone())).await {
+                Ok((stored, _)) => {
                     return match decode_result(&stored) {
                         Ok(result) => LeasedOutcome::Created(result),
                         Err(error) => LeasedOutcome::Unrecorded { result, error },

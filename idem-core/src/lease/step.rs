@@ -72,11 +72,28 @@ impl<Tx: ?Sized> Step<Tx> for ByHolder {
     }
 }
 
-/// Moves a lease's end on, and not beyond a last instant.
+/// Moves a lease's end on, and not beyond a last instant: one that is later is cut.
 pub(super) struct Prolong {
     pub(super) token: Token,
     pub(super) lease: Span,
-    pub(super) last: Timestamp,
+    pub(super) last: Last,
+}
+
+/// When a lease ends at the latest.
+#[derive(Clone, Copy)]
+pub(super) enum Last {
+    /// So long after the step.
+    In(Span),
+    At(Timestamp),
+}
+
+impl Last {
+    pub(super) fn at(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::In(span) => now.after(span).unwrap_or(Timestamp::from_millis(i64::MAX)),
+            Self::At(last) => last,
+        }
+    }
 }
 
 impl<Tx: ?Sized> Step<Tx> for Prolong {
@@ -90,15 +107,15 @@ impl<Tx: ?Sized> Step<Tx> for Prolong {
         record: Option<&Record>,
         now: Timestamp,
     ) -> Result<Change, Error> {
-        let until = now.after(self.lease).map_or(self.last, |until| until.min(self.last));
-        let is_later = record.is_some_and(|record| match record.state {
-            State::Claimed { until: current, .. } => current < until,
-            State::Completed { .. } => false,
-        });
-        if !is_later {
+        let Some(State::Claimed { until, .. }) = record.map(|record| &record.state) else {
+            return Ok(Change::Keep);
+        };
+        let last = self.last.at(now);
+        let next = now.after(self.lease).unwrap_or(last).max(*until).min(last);
+        if next == *until {
             return Ok(Change::Keep);
         }
-        Ok(Change::Extend { lease: Span::new("lease", until.since(now))? })
+        Ok(Change::Extend { lease: Span::new("lease", next.since(now))? })
     }
 }
 
