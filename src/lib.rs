@@ -49,19 +49,23 @@ pub use idem_core::testing;
 /// The in-memory store, for tests and single processes.
 #[cfg(feature = "memory")]
 #[cfg_attr(docsrs, doc(cfg(feature = "memory")))]
+#[doc(inline)]
 pub use idem_memory as memory;
 
 /// The Redis store: shared by all nodes, under the server's clock.
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+#[doc(inline)]
 pub use idem_redis as redis;
 
 /// The sled store: effects are values in your own trees.
 #[cfg(feature = "sled")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sled")))]
+#[doc(inline)]
 pub use idem_sled as sled;
 
 /// The SQLite store: effects are rows in your own tables.
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
+#[doc(inline)]
 pub use idem_sqlite as sqlite;

@@ -163,7 +163,10 @@ async fn sqlite_in_memory_opens_and_bad_options_are_refused() {
 #[cfg(all(feature = "memory", feature = "sqlite", feature = "test-support"))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_call_can_be_spawned_on_a_store_chosen_at_run_time() {
+    use std::time::Duration;
+
     use idem_store::{
+        Claim, LeasedOutcome, OnFailure,
         consumer::{Consumed, Handler, Options, Recorder, consume, drain},
         testing::MemoryQueue,
     };
@@ -187,6 +190,32 @@ async fn every_call_can_be_spawned_on_a_store_chosen_at_run_time() {
             assert!(idem.forget(request.key()).await?);
             assert_eq!(idem.list(None, 10).await?.records.len(), 1);
             assert_eq!(idem.purge(10).await?.removed, 0);
+            let lease = Duration::from_secs(30);
+            let request = Request::new(Key::new("north", "order", "c")?);
+            let mut held = idem.claim::<u64>(&request, lease).await?.lease().unwrap();
+            held.renew(lease).await?;
+            let kept = held.keep_alive(lease / 3, lease, async { 7 }).await?;
+            held.complete_with(move |tx| {
+                tx.put(b"name", b"value")?;
+                Ok(kept.output)
+            })
+            .await?;
+            let patient = request.clone().wait_for(lease);
+            let claim = idem.claim::<u64>(&patient, lease).await?;
+            assert!(matches!(claim, Claim::Replayed(7)));
+            for (name, is_released) in [("d", true), ("e", false)] {
+                let request = Request::new(Key::new("north", "order", name)?);
+                let held = idem.claim_bytes(&request, lease).await?.lease().unwrap();
+                if is_released {
+                    held.release().await?;
+                } else {
+                    held.end().await?;
+                }
+            }
+            let work = |_| async { Ok::<_, std::io::Error>(7) };
+            let request = Request::new(Key::new("north", "order", "f")?);
+            let ran = idem.run_leased(&request, lease, |_| OnFailure::Release, work).await?;
+            assert!(matches!(ran, LeasedOutcome::Created(7)));
             let space = request.key().space();
             assert!(idem.value(&space, b"name").await?.is_some());
             assert_eq!(handler.handle("1", 7).await?, idem_store::consumer::Handled::Ran);

@@ -119,7 +119,8 @@ impl Span {
 /// How long a receipt lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Retention {
-    /// So long, counted from the start of the run.
+    /// So long, counted from the start of the run; that of a lease's result from its completion, that of a mark
+    /// without an effect in the store from the mark.
     For(Span),
     /// Until it is forgotten.
     Forever,
