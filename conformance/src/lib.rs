@@ -11,5 +11,6 @@ mod watched;
 
 pub use fixture::{Dynamic, Fixture, HostileEffect};
 pub use steps::as_holder;
+pub use suite::Case;
 #[doc(hidden)]
 pub use tokio;

@@ -1,4 +1,6 @@
-//! The one list of cases, and the macro that makes tests of it.
+//! The one list of cases, and the macros that make tests or a table of it.
+
+use std::pin::Pin;
 
 /// Expands to a test for each case of the suite: for the fixture's store as it is (`concrete`) and behind
 /// `Arc<DynStore>` (`dynamic`), each with its omitted cases and their reasons in a constant `OMITTED`.
@@ -23,7 +25,7 @@ macro_rules! suite {
             #[allow(unused_imports)]
             use super::*;
             $crate::__cases! {
-                $fixture,
+                __groups $fixture,
                 [$reopen $($no_reopen)?] [$faults $($no_faults)?] [$hostile $($no_hostile)?]
             }
         }
@@ -32,7 +34,7 @@ macro_rules! suite {
             #[allow(unused_imports)]
             use super::*;
             $crate::__cases! {
-                $crate::Dynamic<$fixture>,
+                __groups $crate::Dynamic<$fixture>,
                 [$reopen $($no_reopen)?] [$faults $($no_faults)?]
                 [no "a portable transaction has nothing to end"]
             }
@@ -40,15 +42,39 @@ macro_rules! suite {
     };
 }
 
+/// Expands to an array of every case of the suite for the fixture, each a [`Case`], whatever it needs: for who runs
+/// cases by name, as the kit does on stores that must fail them.
+#[macro_export]
+macro_rules! cases {
+    ($fixture:ty) => {
+        $crate::__cases! { __table $fixture, [yes] [yes] [yes] }
+    };
+}
+
+/// A case of the suite, as [`cases!`](crate::cases) lists it.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// The module of the suite that it stands in.
+    pub group: &'static str,
+    /// Its name, which says the rule.
+    pub name: &'static str,
+    /// Whether it needs a runtime of several threads.
+    pub multi_thread: bool,
+    /// Runs it; it panics if the store does not keep the rule.
+    pub run: fn() -> Pin<Box<dyn Future<Output = ()>>>,
+}
+
 /// The list. A case is named once, here; the kit's own tests compare it with the functions that exist.
+///
+/// It is handed to the macro of the kit that is named first, after the fixture.
 ///
 /// An entry is `group as module, runtime, [yes] { cases }`, the runtime being `current_thread`, `multi_thread` or
 /// `both_runtimes`; in the place of `[yes]` stands the capability that its cases need.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __cases {
-    ($fixture:ty, $reopen:tt $faults:tt $hostile:tt) => {
-        $crate::__groups! { [$fixture] []
+    ($to:ident $fixture:ty, $reopen:tt $faults:tt $hostile:tt) => {
+        $crate::$to! { [$fixture] []
             lifecycle as lifecycle, current_thread, [yes] {
                 a_new_key_runs_and_stores_an_exact_receipt
                 a_repeated_key_is_replayed_and_says_so
@@ -67,6 +93,7 @@ macro_rules! __cases {
                 a_closed_store_says_so
                 effects_of_two_keys_on_one_value_both_count
                 an_effect_reads_its_own_tenants_values_and_its_own_writes
+                values_and_their_names_are_kept_to_the_byte
             }
             rollback as rollback, multi_thread, [yes] {
                 an_effects_error_reaches_its_caller_and_leaves_nothing
@@ -87,6 +114,7 @@ macro_rules! __cases {
             }
             effects as effects, multi_thread, [yes] {
                 an_effect_run_again_leaves_one_set_of_writes
+                the_run_that_is_committed_says_when_it_started
                 an_error_of_an_effect_that_misread_is_never_told
                 a_panic_of_an_effect_that_misread_is_never_told
                 an_effect_that_always_misreads_ends_in_a_typed_error
@@ -225,6 +253,7 @@ macro_rules! __cases {
                 of_many_waiters_one_runs
                 only_a_live_lease_is_waited_for
                 holders_take_turns_and_nobody_is_stranded
+                a_sleep_counts_from_when_it_was_asked_for
             }
             changes as changes, current_thread, [yes] {
                 a_claim_is_stored_exactly
@@ -343,5 +372,35 @@ macro_rules! __case {
         async fn $case() {
             $crate::cases::$group::$case::<$fixture>().await;
         }
+    };
+}
+
+/// Makes a table of the list.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __table {
+    (
+        [$fixture:ty] []
+        $( $group:ident as $module:ident, $runtime:ident, [yes] { $($case:ident)* } )*
+    ) => {
+        [$( $(
+            $crate::Case {
+                group: stringify!($module),
+                name: stringify!($case),
+                multi_thread: $crate::__is_multi_thread!($runtime),
+                run: || Box::pin($crate::cases::$group::$case::<$fixture>()),
+            },
+        )* )*]
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __is_multi_thread {
+    (multi_thread) => {
+        true
+    };
+    ($one_thread_will_do:ident) => {
+        false
     };
 }

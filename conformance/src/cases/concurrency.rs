@@ -212,9 +212,9 @@ pub async fn after_a_winner_rolls_back_one_of_the_others_runs<F: Fixture>() {
 
 /// 37. On a current-thread runtime two callers of one key both finish, in one task and in two.
 pub async fn two_callers_of_one_key_on_one_thread_both_finish<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
     // Aside, since a store that blocks the one thread would block this case's timer with it.
-    let finished = aside(async {
-        let setup = Setup::<F>::new().await;
+    let finished = aside(async move {
         let caller = || setup.adding(request("a", "p"), "count");
         let (first, second) = tokio::join!(caller(), caller());
         assert_one_created(vec![first, second], 1);
