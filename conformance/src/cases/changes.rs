@@ -97,6 +97,7 @@ pub async fn keeping_and_removing_do_what_they_say<F: Fixture>() {
     for (name, is_there) in [("nothing", false), ("receipt", true), ("claim", true)] {
         let before = kept_for(idem.store(), &key(name)).await;
         assert_eq!(before.is_some(), is_there);
+        setup.clock.advance(Duration::from_millis(1));
         let kept = change(idem, &key(name), Change::Keep).await.unwrap();
         assert_eq!((kept.ran, &kept.before, &kept.after), (true, &before, &before), "{name}");
         assert_eq!(kept_for(idem.store(), &key(name)).await, before, "{name} must be kept");

@@ -2,14 +2,14 @@
 
 use std::{
     pin::pin,
-    sync::Arc,
+    sync::{Arc, mpsc},
     task::{Context, Poll, Wake},
     thread::{self, Thread},
     time::{Duration, Instant},
 };
 
 use idem_core::{
-    Certainty, EffectError, Error, ErrorKind, Outcome, Space, Transaction,
+    Certainty, Clock, EffectError, Error, ErrorKind, Outcome, Space, Timestamp, Transaction,
     consumer::{Marked, Recorder},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -50,6 +50,32 @@ pub async fn an_effect_run_again_leaves_one_set_of_writes<F: Fixture>() {
     assert_eq!(setup.receipt(&key("a")).await.result, format!("[{run},{count},false]"));
     assert_eq!(within("the rival's commit", rival_ended).await, 1);
     assert_eq!(setup.count("north", "count").await, 2, "neither caller's update may be lost");
+}
+
+/// 26, 47. The times of a receipt are those of the run that was committed, not of one that was overtaken before it.
+pub async fn the_run_that_is_committed_says_when_it_started<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let runs = Runs::default();
+    let (rival, rival_ended) = Rival::new(&setup.idem, "rival", |tx| add(tx, "count").map(drop));
+    let (clock, counted) = (setup.clock.clone(), runs.clone());
+    let (started, starts) = mpsc::channel();
+    let effect = move |tx: &mut Tx<F>| {
+        // The last to be sent is that of the run that is committed.
+        started.send(clock.now())?;
+        let count = add(tx, "count")?;
+        if counted.bump() == 1 && rival.commits_meanwhile() {
+            clock.advance(Duration::from_secs(10));
+        }
+        Ok(count)
+    };
+    let outcome = setup.idem.execute(&request("a", "p"), effect).await.unwrap();
+    assert!(matches!(outcome, Outcome::Created(1 | 2)), "the key is fresh: {outcome:?}");
+    let started = starts.try_iter().last().expect("the effect ran");
+    let receipt = setup.receipt(&key("a")).await;
+    assert_eq!(receipt.created_at, started, "after {} runs", runs.get());
+    let expires_at = started.as_millis() + 60_000;
+    assert_eq!(receipt.expires_at, Some(Timestamp::from_millis(expires_at)));
+    assert_eq!(within("the rival's commit", rival_ended).await, 1);
 }
 
 /// 29. An effect's error is never told if what it read was not one state: it runs again.

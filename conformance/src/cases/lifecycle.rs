@@ -8,7 +8,7 @@ use idem_core::{
 
 use crate::{
     Fixture,
-    setup::{Runs, START, Setup, add, key, request, request_for},
+    setup::{Runs, START, Setup, Tx, add, key, request, request_for},
 };
 
 /// 1. A new key runs its effect and stores a receipt whose every field is exact.
@@ -162,6 +162,8 @@ pub async fn a_result_over_the_limit_is_refused_with_its_effect<F: Fixture>() {
     };
     let at = setup.idem.execute_bytes(&request("at", "p"), of(limit)).await.unwrap();
     assert_eq!(at.result().map(|result| result.len()), Some(limit));
+    let replayed = setup.idem.execute_bytes(&request("at", "p"), of(0)).await.unwrap();
+    assert!(replayed == Outcome::Replayed(vec![b'x'; limit].into()), "it must replay whole");
     let over = setup.idem.execute_bytes(&request("over", "p"), of(limit + 1)).await.unwrap_err();
     let ErrorKind::ResultTooLarge { length, limit: named } = *over.kind() else {
         panic!("a result over the limit must be refused as such: {over:?}")
@@ -282,6 +284,8 @@ pub async fn an_effect_reads_its_own_tenants_values_and_its_own_writes<F: Fixtur
         tx.delete(b"z")?;
         assert_eq!(tx.get(b"z")?, None);
         tx.delete(b"never")?;
+        tx.delete(b"last")?;
+        tx.put(b"last", b"4")?;
         Ok(())
     });
     assert_eq!(wrote.await.unwrap(), Outcome::Created(()));
@@ -291,17 +295,55 @@ pub async fn an_effect_reads_its_own_tenants_values_and_its_own_writes<F: Fixtur
         async move {
             let read = idem.execute(&request, |tx| {
                 let mut read = Vec::new();
-                for name in [b"x", b"y", b"z"] {
-                    read.push(tx.get(name)?.map(|value| value.to_vec()));
+                for name in ["x", "y", "z", "last"] {
+                    read.push(tx.get(name.as_bytes())?.map(|value| value.to_vec()));
                 }
                 Ok(read)
             });
             read.await.unwrap().result().unwrap()
         }
     };
-    assert_eq!(values("north").await, [Some(b"2".to_vec()), Some(vec![]), None]);
-    assert_eq!(values("south").await, [None, None, None]);
-    assert_eq!(values("").await, [None, None, None]);
+    let last = Some(b"4".to_vec());
+    assert_eq!(values("north").await, [Some(b"2".to_vec()), Some(vec![]), None, last]);
+    assert_eq!(values("south").await, [None, None, None, None]);
+    assert_eq!(values("").await, [None, None, None, None]);
+}
+
+/// 16. Values and their names are bytes: none is cut, folded, trimmed, or joined to its owner's name.
+pub async fn values_and_their_names_are_kept_to_the_byte<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let names: [&'static [u8]; 15] = [
+        b"", b"\0", b" ", b"a", b"A", b"a ", b"a\0", b"a\0b", b"%", b"*", b"7", b"007", b"\xff",
+        b"\xfe", b"\xfe\0",
+    ];
+    // Each its own: all bytes there are, and longer than 64 KiB.
+    let value = |number: usize| {
+        let bytes = (0..=255).chain([number as u8]).cycle();
+        Bytes::from(bytes.take(70_000 + number).collect::<Vec<u8>>())
+    };
+    let write = move |tx: &mut Tx<F>| {
+        for (number, name) in names.into_iter().enumerate() {
+            tx.put(name, &value(number))?;
+        }
+        Ok(())
+    };
+    let written = setup.idem.execute(&request("write", "p"), write).await.unwrap();
+    assert_eq!(written, Outcome::Created(()));
+    let delete = move |tx: &mut Tx<F>| Ok(tx.delete(b"a\0")?);
+    let deleted = setup.idem.execute(&request("delete", "p"), delete).await.unwrap();
+    assert_eq!(deleted, Outcome::Created(()));
+    for idem in [setup.idem.clone(), setup.handle().await] {
+        for (number, name) in names.into_iter().enumerate() {
+            let kept = idem.value(&key("write").space(), name).await.unwrap();
+            let expected = (name != b"a\0").then(|| value(number));
+            assert!(kept == expected, "the value under {name:?} must be kept to the byte");
+        }
+    }
+    for (tenant, name) in [("a", "bc"), ("ab", "c"), ("a:b", "c"), ("a", "b:c"), ("", "abc")] {
+        let request = request_for(Key::new(tenant, "order", name).unwrap(), "p");
+        let created = setup.add(&request, name).await;
+        assert_eq!(created, Outcome::Created(1), "{name:?} of {tenant:?} is its own");
+    }
 }
 
 /// 106. After it is closed every call says so, through every handle that shares it; closing again is harmless.

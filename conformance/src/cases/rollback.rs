@@ -96,11 +96,17 @@ pub async fn an_error_after_many_writes_leaves_everything_as_before<F: Fixture>(
     };
     let error = setup.idem.execute(&request("a", "p"), effect).await.unwrap_err();
     assert_eq!(error.effect_error(), Some(&Declined(1)));
-    for name in ["kept", "overwritten", "deleted", "replaced", "doubly"] {
-        assert_eq!(setup.text(name).await, Some(format!("old {name}")), "{name} must be back");
-    }
-    for name in ["added", "passing"] {
-        assert_nothing_of(&setup, "a", name).await;
+    for next in ["a", "b"] {
+        for name in ["kept", "overwritten", "deleted", "replaced", "doubly"] {
+            let text = setup.text(name).await;
+            assert_eq!(text, Some(format!("old {name}")), "{name} must be back");
+        }
+        for name in ["added", "passing"] {
+            assert_nothing_of(&setup, "a", name).await;
+        }
+        // Nor does the next commit take along what failed.
+        let request = request(&format!("next-{next}"), "p");
+        assert_eq!(setup.add(&request, next).await, Outcome::Created(1));
     }
 }
 

@@ -5,6 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    task::{Context, Waker},
     time::Duration,
 };
 
@@ -280,4 +281,19 @@ pub async fn holders_take_turns_and_nobody_is_stranded<F: Fixture>() {
     tokens.sort_unstable();
     tokens.dedup();
     assert_eq!(tokens.len(), 8 * TURNS, "each turn has a token of its own");
+}
+
+/// 73. A sleep counts from when it was asked for, looked at or not, and ends not a millisecond early.
+pub async fn a_sleep_counts_from_when_it_was_asked_for<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let is_over = |sleep: &mut BoxFuture<()>| {
+        sleep.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    };
+    let [mut seen, mut unseen] =
+        [(); 2].map(|()| setup.idem.store().sleep(Duration::from_millis(10)));
+    assert!(!is_over(&mut seen));
+    setup.clock.set(start_plus(9));
+    assert!(!is_over(&mut seen), "a millisecond is left");
+    setup.clock.set(start_plus(10));
+    assert!(is_over(&mut seen) && is_over(&mut unseen), "its time has come");
 }
