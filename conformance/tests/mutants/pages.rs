@@ -1,0 +1,109 @@
+//! Purging and listing.
+
+use idem_core::{Cursor, Error, Key, Kind, Page, Purged, Record, State, Timestamp, is_live};
+use tokio::task::yield_now;
+
+use crate::{engine::Engine, faults::Fault, scope};
+
+fn is_due(fault: Option<Fault>, (key, record): &(Key, Record), now: Timestamp) -> bool {
+    let at = record.purge_at();
+    let millis = |time: Timestamp| time.as_millis();
+    match (fault, &record.state) {
+        (Some(Fault::PurgeLeavesTheEdge), _) => at.is_some_and(|at| at < now),
+        (Some(Fault::PurgeComesEarly), _) => at.is_some_and(|at| millis(at) - 1 <= millis(now)),
+        (Some(Fault::PurgeComparesText), _) => {
+            at.is_some_and(|at| millis(at).to_string() <= millis(now).to_string())
+        }
+        (Some(Fault::PurgeTakesForever), _) => at.is_none_or(|at| at <= now),
+        (Some(Fault::PurgeTakesLiveLeases), State::Claimed { keep_until, .. }) => {
+            keep_until.is_some_and(|at| at <= now)
+        }
+        (Some(Fault::PurgeTakesEndedLeases), State::Claimed { until, .. }) => *until <= now,
+        (Some(Fault::PurgeLeavesLeases), State::Claimed { .. }) => false,
+        (Some(Fault::PurgeLeavesMarks), _) if key.kind() == Kind::Event => false,
+        _ => record.is_purgeable(now),
+    }
+}
+
+/// Removes at most `limit` records that may go.
+pub(crate) async fn purge(engine: &Engine, limit: usize) -> Result<Purged, Error> {
+    engine.check_open()?;
+    let now = match engine.fault {
+        Some(Fault::PurgeByTheWallClock) => std::time::SystemTime::now().into(),
+        _ => engine.now(),
+    };
+    let most = match engine.fault {
+        Some(Fault::PurgeWithoutLimit) => usize::MAX,
+        Some(Fault::PurgeTakesOneMore) => limit.saturating_add(1),
+        Some(Fault::LimitOverflows) => (limit + 1) - 1,
+        _ => limit,
+    };
+    let due: Vec<_> = {
+        let disk = engine.disk();
+        let due = disk.records.iter().filter(|(_, record)| is_due(engine.fault, record, now));
+        due.map(|(scope, _)| scope.clone()).take(most).collect()
+    };
+    if engine.has(Fault::PurgeRemovesWhatItSaw) {
+        yield_now().await;
+    }
+    let mut removed = 0;
+    let mut disk = engine.disk();
+    for scope in &due {
+        let is_still_due = disk.records.get(scope).is_some_and(|record| {
+            engine.has(Fault::PurgeRemovesWhatItSaw) || is_due(engine.fault, record, now)
+        });
+        if is_still_due {
+            disk.records.remove(scope);
+            removed += 1;
+        }
+    }
+    if removed > 0 {
+        match engine.fault {
+            Some(Fault::PurgeTakesEffects) => disk.clear_values(),
+            Some(Fault::PurgeTakesTokens) => disk.last_token = None,
+            _ => {}
+        }
+    }
+    Ok(match engine.fault {
+        Some(Fault::PurgeCountsAll) => Purged::new(disk.records.len() + removed, removed == limit),
+        Some(Fault::PurgeNeverSaysMore) => Purged::new(removed, false),
+        Some(Fault::PurgeAlwaysSaysMore) => Purged::new(removed, true),
+        _ => Purged::new(removed, removed >= limit),
+    })
+}
+
+/// A page of records in the order of their scopes.
+pub(crate) fn list(engine: &Engine, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
+    if !engine.has(Fault::ReadsAfterClose) {
+        engine.check_open()?;
+    }
+    let now = match engine.fault {
+        Some(Fault::ListsByTheTimeOfOpening) => engine.opened_at,
+        _ => engine.now(),
+    };
+    let last = after.map(Cursor::key).transpose()?;
+    let scope = last.as_ref().map(|key| engine.scope(key));
+    let disk = engine.disk();
+    let is_shown = |record: &Record| match (engine.fault, &record.state) {
+        (Some(Fault::ListHidesTheEnded), _) => is_live(record, now),
+        (Some(Fault::ListHidesClaims), State::Claimed { .. }) => false,
+        _ => true,
+    };
+    let shown = |(key, record): &(Key, Record)| {
+        let mut record = record.clone();
+        if engine.has(Fault::ListLeavesOutFingerprints) {
+            record.fingerprint = None;
+        }
+        (scope::listed(engine.fault, key), record)
+    };
+    let again = scope.as_ref().and_then(|scope| disk.records.get(scope));
+    let again = again.filter(|_| engine.has(Fault::ListRepeatsBetweenPages) && limit > 1);
+    let skipped = usize::from(scope.is_some() && engine.has(Fault::ListSkipsBetweenPages));
+    let most = if engine.has(Fault::ListOverItsLimit) { usize::MAX } else { limit };
+    let mut found = disk.after(scope.as_deref()).filter(|(_, record)| is_shown(record));
+    let fresh = found.by_ref().skip(skipped).take(most - usize::from(again.is_some()));
+    let page: Vec<_> = again.into_iter().chain(fresh).collect();
+    let has_more = found.next().is_some() && !engine.has(Fault::ListEndsAfterAPage);
+    let next = page.last().filter(|_| has_more).map(|(key, _)| Cursor::after(key));
+    Ok(Page::new(page.into_iter().map(shown).collect(), next, now))
+}
