@@ -94,6 +94,7 @@ macro_rules! __cases {
                 effects_of_two_keys_on_one_value_both_count
                 an_effect_reads_its_own_tenants_values_and_its_own_writes
                 values_and_their_names_are_kept_to_the_byte
+                an_effect_of_many_writes_is_committed_whole
             }
             rollback as rollback, multi_thread, [yes] {
                 an_effects_error_reaches_its_caller_and_leaves_nothing
@@ -153,6 +154,7 @@ macro_rules! __cases {
             }
             purge as purge, current_thread, [yes] {
                 a_purge_removes_only_the_expired_and_counts_exactly
+                many_keys_are_listed_and_purged_to_the_last
                 a_background_purge_keeps_its_interval_and_ends_with_its_handle
                 a_background_purge_of_nothing_is_refused
             }
@@ -165,6 +167,7 @@ macro_rules! __cases {
                 what_is_no_key_is_refused_alike
                 parts_of_255_bytes_are_kept_whole
                 listing_in_pages_shows_each_key_once
+                a_listing_shows_what_was_there_all_along
                 equal_fingerprints_replay_and_different_ones_conflict
                 a_fingerprint_is_kept_exactly
             }

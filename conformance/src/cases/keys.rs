@@ -263,6 +263,40 @@ pub async fn listing_in_pages_shows_each_key_once<F: Fixture>() {
     assert!(matches!(error.kind(), ErrorKind::InvalidSetting { field: "limit", .. }), "{error:?}");
 }
 
+/// 81. A listing shows what was there all along, whatever comes and goes between its pages.
+pub async fn a_listing_shows_what_was_there_all_along<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let create = async |name: String| {
+        let created = setup.idem.execute(&request(&name, "p"), |_| Ok(1)).await.unwrap();
+        assert_eq!(created, Outcome::Created(1), "{name} is new");
+    };
+    for number in 0..10 {
+        create(format!("{number}-goes")).await;
+        create(format!("{number}-stays")).await;
+    }
+    let (mut shown, mut after, mut pages) = (BTreeSet::new(), None, 0);
+    loop {
+        let page = setup.idem.list(after.as_ref(), 3).await.unwrap();
+        for (key, _) in page.records {
+            if key.request().ends_with("goes") {
+                setup.idem.forget(&key).await.unwrap();
+            }
+            shown.insert(key);
+        }
+        pages += 1;
+        assert!(pages <= 1000, "a listing must end");
+        create(format!("page-{pages}-comes")).await;
+        match page.next {
+            Some(next) => after = Some(next),
+            None => break,
+        }
+    }
+    for number in 0..10 {
+        let stays = key(&format!("{number}-stays"));
+        assert!(shown.contains(&stays), "{stays:?} was there all along: {shown:?}");
+    }
+}
+
 /// 83. Requests whose fingerprints are equal replay, those whose differ conflict.
 pub async fn equal_fingerprints_replay_and_different_ones_conflict<F: Fixture>() {
     let setup = Setup::<F>::new().await;

@@ -55,6 +55,29 @@ pub async fn a_purge_removes_only_the_expired_and_counts_exactly<F: Fixture>() {
     assert_eq!(all, Purged::new(2, false), "the largest limit is a limit");
 }
 
+/// 53. Many keys are listed and purged to the last, also where an engine takes fewer at once.
+pub async fn many_keys_are_listed_and_purged_to_the_last<F: Fixture>() {
+    const KEYS: usize = 150;
+    let setup = Setup::<F>::new().await;
+    for number in 0..KEYS {
+        let request = request(&format!("key-{number}"), "p");
+        assert_eq!(setup.idem.execute(&request, |_| Ok(1)).await.unwrap(), Outcome::Created(1));
+    }
+    assert_eq!(kept(setup.idem.store(), usize::MAX).await.len(), KEYS);
+    setup.clock.advance(LIFE);
+    let mut removed = 0;
+    loop {
+        let purged = setup.idem.purge(usize::MAX).await.unwrap();
+        removed += purged.removed;
+        if !purged.more {
+            break;
+        }
+        assert!(removed <= KEYS && purged.removed > 0, "a purge must come to its end: {purged:?}");
+    }
+    assert_eq!(removed, KEYS);
+    assert_eq!(kept(setup.idem.store(), usize::MAX).await, []);
+}
+
 /// 54. A purge beside running callers never removes the live receipt that took an expired one's place.
 pub async fn a_purge_never_removes_what_took_an_expired_ones_place<F: Fixture>() {
     const KEYS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
