@@ -262,11 +262,14 @@ impl Engine {
     fn write(&self, disk: &mut Disk, tx: &Tx) {
         let space = tx.space();
         disk.apply(space, lock(&self.leaked).drain(..).collect::<Vec<_>>().iter().map(as_refs));
-        let most = if self.has(Fault::LastWriteLost) {
-            tx.overlay.writes().count().saturating_sub(1).max(1)
-        } else {
-            usize::MAX
+        let most = match self.fault {
+            Some(Fault::LastWriteLost) => tx.overlay.writes().count().saturating_sub(1).max(1),
+            Some(Fault::WritesCutAtAHundred) => 100,
+            _ => usize::MAX,
         };
+        if self.has(Fault::ValuesDeletedByPattern) && tx.deleted.contains(&b"%"[..]) {
+            disk.clear_values();
+        }
         disk.apply(space, tx.overlay.writes().take(most));
         if self.has(Fault::PutAfterDeleteLost) {
             disk.apply(space, tx.deleted.iter().map(|name| (name, None)));

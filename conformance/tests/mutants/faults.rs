@@ -38,6 +38,8 @@ faults! {
     ScopeCut: parts_of_255_bytes_are_kept_whole,
     /// The column's affinity makes a number of what looks like one.
     ScopeAsNumber: keys_that_look_alike_are_distinct,
+    /// The default tenant is stored as the text that stands for nothing.
+    EmptyTenantIsNull: owners_that_look_alike_have_spaces_of_their_own,
     /// A record is removed by a pattern, and a part with a wildcard is not quoted.
     RemovesByPattern: keys_that_look_alike_are_distinct,
     /// All effects write into one space.
@@ -54,6 +56,8 @@ faults! {
     NamesFolded: values_and_their_names_are_kept_to_the_byte,
     /// Names of values are text, and what is none is replaced.
     NamesAsText: values_and_their_names_are_kept_to_the_byte,
+    /// A value is deleted by a pattern, and a name with a wildcard is not quoted.
+    ValuesDeletedByPattern: values_and_their_names_are_kept_to_the_byte,
 
     // Time.
     /// The store has an expiry of its own, and checks it with `<=`.
@@ -138,10 +142,14 @@ faults! {
     CachedBeforeCommit: an_error_between_effect_and_receipt_leaves_neither,
     /// The writes are committed by a batch that takes all but the last.
     LastWriteLost: an_effect_run_again_leaves_one_set_of_writes,
+    /// A batch takes a hundred writes, and the rest is not sent.
+    WritesCutAtAHundred: an_effect_of_many_writes_is_committed_whole,
     /// Only a completion commits what its step wrote.
     WritesOnlyWithReceipt: a_steps_writes_are_committed_with_its_change,
     /// A delete is not carried out.
     DeleteIgnored: an_effect_reads_its_own_tenants_values_and_its_own_writes,
+    /// Deleting what is not there is an error.
+    DeleteOfNothingFails: an_effect_reads_its_own_tenants_values_and_its_own_writes,
     /// All deletes of a commit are carried out after all its puts.
     PutAfterDeleteLost: an_effect_reads_its_own_tenants_values_and_its_own_writes,
     /// An empty value is taken for none.
@@ -198,6 +206,10 @@ faults! {
     HolderBelieved: a_stale_holder_changes_nothing a_stale_holder_is_refused_whatever_became_of_its_key,
     /// A claim, and a mark, are written as if the key were free.
     FreedomBelieved: a_live_claim_is_in_progress_and_another_fingerprint_conflicts,
+    /// A holder's claim must be there as it was taken, so that a renewed lease is not held.
+    ExpectedOrNothing: a_holder_acts_until_its_leases_last_millisecond,
+    /// A claim, and a mark, need a key without a record: one that has ended is in the way.
+    AbsentOrNothing: at_its_end_a_lease_is_taken_over_and_the_taker_is_told,
     /// Ending a lease removes its record: the next holder is not told.
     EndRemoves: ending_a_lease_keeps_its_record a_dropped_lease_ends_and_is_taken_over,
     /// Ending a lease leaves its end as it is.
@@ -284,6 +296,8 @@ faults! {
     PurgeNeverSaysMore: a_purge_removes_only_the_expired_and_counts_exactly,
     /// A purge always says that there may be more.
     PurgeAlwaysSaysMore: a_purge_removes_only_the_expired_and_counts_exactly,
+    /// A purge takes a hundred, and says that there is no more.
+    PurgeCutAtAHundred: many_keys_are_listed_and_purged_to_the_last,
 
     // Listing.
     /// A page begins one record after the last page's end.
@@ -294,10 +308,16 @@ faults! {
     ListEndsAfterAPage: listing_in_pages_shows_each_key_once,
     /// A page may be longer than its limit.
     ListOverItsLimit: listing_in_pages_shows_each_key_once,
+    /// A page holds a hundred, and says that it is the last.
+    ListCutAtAHundred: many_keys_are_listed_and_purged_to_the_last,
+    /// A page begins where as many were shown: what was removed meanwhile moves the rest out of sight.
+    ListByOffset: a_listing_shows_what_was_there_all_along,
     /// A listing hides what has ended.
     ListHidesTheEnded: a_claim_is_no_receipt,
     /// A listing hides claims.
     ListHidesClaims: a_claim_is_no_receipt,
+    /// A listing hides marks.
+    ListHidesMarks: keys_that_look_alike_are_distinct,
     /// A listing shows keys as they are compared, not as they were given.
     ListFoldsKeys: listing_in_pages_shows_each_key_once,
     /// A listing does not read the fingerprints.

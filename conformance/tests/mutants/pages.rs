@@ -35,6 +35,7 @@ pub(crate) async fn purge(engine: &Engine, limit: usize) -> Result<Purged, Error
     let most = match engine.fault {
         Some(Fault::PurgeWithoutLimit) => usize::MAX,
         Some(Fault::PurgeTakesOneMore) => limit.saturating_add(1),
+        Some(Fault::PurgeCutAtAHundred) => limit.min(100),
         Some(Fault::LimitOverflows) => (limit + 1) - 1,
         _ => limit,
     };
@@ -81,12 +82,16 @@ pub(crate) fn list(engine: &Engine, after: Option<&Cursor>, limit: usize) -> Res
         Some(Fault::ListsByTheTimeOfOpening) => engine.opened_at,
         _ => engine.now(),
     };
+    if engine.has(Fault::ListByOffset) {
+        return by_offset(engine, after, limit, now);
+    }
     let last = after.map(Cursor::key).transpose()?;
     let scope = last.as_ref().map(|key| engine.scope(key));
     let disk = engine.disk();
-    let is_shown = |record: &Record| match (engine.fault, &record.state) {
+    let is_shown = |(key, record): &(Key, Record)| match (engine.fault, &record.state) {
         (Some(Fault::ListHidesTheEnded), _) => is_live(record, now),
         (Some(Fault::ListHidesClaims), State::Claimed { .. }) => false,
+        (Some(Fault::ListHidesMarks), _) => key.kind() != Kind::Event,
         _ => true,
     };
     let shown = |(key, record): &(Key, Record)| {
@@ -99,11 +104,32 @@ pub(crate) fn list(engine: &Engine, after: Option<&Cursor>, limit: usize) -> Res
     let again = scope.as_ref().and_then(|scope| disk.records.get(scope));
     let again = again.filter(|_| engine.has(Fault::ListRepeatsBetweenPages) && limit > 1);
     let skipped = usize::from(scope.is_some() && engine.has(Fault::ListSkipsBetweenPages));
-    let most = if engine.has(Fault::ListOverItsLimit) { usize::MAX } else { limit };
-    let mut found = disk.after(scope.as_deref()).filter(|(_, record)| is_shown(record));
+    let most = match engine.fault {
+        Some(Fault::ListOverItsLimit) => usize::MAX,
+        Some(Fault::ListCutAtAHundred) => limit.min(100),
+        _ => limit,
+    };
+    let mut found = disk.after(scope.as_deref()).filter(|record| is_shown(record));
     let fresh = found.by_ref().skip(skipped).take(most - usize::from(again.is_some()));
     let page: Vec<_> = again.into_iter().chain(fresh).collect();
-    let has_more = found.next().is_some() && !engine.has(Fault::ListEndsAfterAPage);
+    let is_cut = engine.has(Fault::ListCutAtAHundred) && page.len() == 100;
+    let has_more = found.next().is_some() && !engine.has(Fault::ListEndsAfterAPage) && !is_cut;
     let next = page.last().filter(|_| has_more).map(|(key, _)| Cursor::after(key));
     Ok(Page::new(page.into_iter().map(shown).collect(), next, now))
+}
+
+/// A page that begins after as many records as were shown before.
+fn by_offset(
+    engine: &Engine,
+    after: Option<&Cursor>,
+    limit: usize,
+    now: Timestamp,
+) -> Result<Page, Error> {
+    let offset = |Cursor(offset): &Cursor| std::str::from_utf8(offset).unwrap().parse().unwrap();
+    let before: usize = after.map_or(0, offset);
+    let disk = engine.disk();
+    let records: Vec<_> = disk.after(None).skip(before).take(limit).cloned().collect();
+    let shown = before + records.len();
+    let next = (shown < disk.records.len()).then(|| Cursor(shown.to_string().into()));
+    Ok(Page::new(records, next, now))
 }

@@ -101,7 +101,15 @@ impl Reference {
         let Attempt { seen, tx, .. } = &mut attempt;
         tx.token = token;
         let is_asked = tries.races == 1 || !self.has(Fault::NotAskedAgain);
-        let proceeds = !is_asked || step.proceeds(seen.record.as_ref(), seen.now);
+        let is_expected = match step.expected() {
+            Some(claim) => {
+                !self.has(Fault::ExpectedOrNothing) || seen.record.as_ref() == Some(claim)
+            }
+            None => {
+                !self.has(Fault::AbsentOrNothing) || !step.effectless() || seen.record.is_none()
+            }
+        };
+        let proceeds = is_expected && (!is_asked || step.proceeds(seen.record.as_ref(), seen.now));
         if !proceeds || self.stands_in_the_way(seen) {
             if self.has(Fault::DuplicateRuns) {
                 drop(run_step(&mut **step, tx, seen.record.as_ref(), seen.now));

@@ -16,6 +16,10 @@ pub(crate) fn scope(fault: Option<Fault>, key: &Key) -> Vec<u8> {
         Some(Fault::ConsumersShareMarks) if key.kind() == Kind::Event => {
             framed(key.kind(), &[request])
         }
+        Some(Fault::EmptyTenantIsNull) if tenant.is_empty() => {
+            framed(key.kind(), &["null", operation, request])
+        }
+        Some(Fault::EmptyTenantIsNull) => framed(key.kind(), &parts),
         Some(Fault::ScopeJoined) => parts.join(":").into_bytes(),
         Some(Fault::ScopeConcatenated) => parts.concat().into_bytes(),
         Some(Fault::ScopeFolded) => mapped(str::to_lowercase),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use bytes::Bytes;
-use idem_core::{Error, Overlay, Token, Transaction, Values};
+use idem_core::{Error, ErrorKind, Overlay, Token, Transaction, Values};
 
 use crate::{engine::Engine, faults::Fault};
 
@@ -100,6 +100,9 @@ impl Transaction for Tx {
     fn delete(&mut self, name: &[u8]) -> Result<(), Error> {
         if self.engine().has(Fault::DeleteIgnored) {
             return Ok(());
+        }
+        if self.engine().has(Fault::DeleteOfNothingFails) && self.get(name)?.is_none() {
+            return Err(Error::nothing_done(ErrorKind::Store).of_transaction());
         }
         self.deleted.insert(Bytes::copy_from_slice(name));
         self.write_through(name, None);
