@@ -116,6 +116,7 @@ macro_rules! __cases {
             effects as effects, multi_thread, [yes] {
                 an_effect_run_again_leaves_one_set_of_writes
                 the_run_that_is_committed_says_when_it_started
+                effects_that_read_what_the_other_writes_take_turns
                 an_error_of_an_effect_that_misread_is_never_told
                 a_panic_of_an_effect_that_misread_is_never_told
                 an_effect_that_always_misreads_ends_in_a_typed_error
@@ -132,6 +133,7 @@ macro_rules! __cases {
                 an_expired_key_under_contention_runs_once_more
                 after_a_winner_rolls_back_one_of_the_others_runs
                 a_slow_effect_delays_no_more_than_declared
+                what_runs_at_the_closing_is_committed_before_its_end_or_never
             }
             concurrency as concurrency_on_one_thread, current_thread, [yes] {
                 two_callers_of_one_key_on_one_thread_both_finish
@@ -160,6 +162,7 @@ macro_rules! __cases {
             }
             purge as purge_in_parallel, multi_thread, [yes] {
                 a_purge_never_removes_what_took_an_expired_ones_place
+                purges_at_the_same_time_count_each_record_once
             }
             keys as keys, current_thread, [yes] {
                 keys_that_look_alike_are_distinct

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, pin::pin, sync::mpsc, time::Duration};
 
-use idem_core::{Delays, Error, Fingerprint, Outcome, Transaction};
+use idem_core::{Certainty, Delays, Error, ErrorKind, Fingerprint, Outcome, Transaction};
 
 use crate::{
     Fixture,
@@ -269,4 +269,43 @@ pub async fn a_slow_effect_delays_no_more_than_declared<F: Fixture>() {
     }
     assert_eq!(setup.count("north", "slow").await, 1);
     assert_eq!(setup.count("north", "other").await, 1);
+}
+
+/// 106. What runs while its store is closed is committed before the closing has ended, or not at all.
+pub async fn what_runs_at_the_closing_is_committed_before_its_end_or_never<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let (started, mut start) = tokio::sync::mpsc::unbounded_channel();
+    let (release, released) = mpsc::channel();
+    let mut is_released = false;
+    let idem = setup.idem.clone();
+    let effect = move |tx: &mut Tx<F>| {
+        tx.put(b"slow", b"1")?;
+        // A case that has failed listens no more.
+        let _ = started.send(());
+        // One release is for all runs; its bound is the longer, so that the case speaks first.
+        is_released = is_released || released.recv_timeout(PATIENCE * 2).is_ok();
+        Ok(is_released)
+    };
+    let slow = aside(async move { idem.execute(&request("slow", "p"), effect).await });
+    within("the slow effect's start", start.recv()).await.expect("the slow effect starts");
+    let idem = setup.idem.clone();
+    let mut closing = pin!(aside(async move { idem.close().await }));
+    // In vain where the closing waits for the effect.
+    let closed = tokio::time::timeout(Duration::from_millis(300), &mut closing).await;
+    let was_closed = closed.is_ok();
+    release.send(()).expect("the slow effect must still run while its store is closed");
+    match closed {
+        Ok(closed) => closed.unwrap(),
+        Err(_) => within("the closing", closing).await.unwrap(),
+    }
+    match within("the slow effect's end", slow).await {
+        Ok(outcome) => {
+            assert_eq!(outcome, Outcome::Created(true));
+            assert!(!was_closed, "a closed store must commit nothing");
+        }
+        Err(error) => {
+            assert!(matches!(error.kind(), ErrorKind::Closed), "{error:?}");
+            assert_eq!(error.certainty(), Certainty::NothingDone);
+        }
+    }
 }

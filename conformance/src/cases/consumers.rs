@@ -294,7 +294,7 @@ pub async fn a_repeated_event_with_another_payload_is_a_conflict_if_asked<F: Fix
 pub async fn a_payload_without_a_fingerprint_does_not_run<F: Fixture>() {
     for mode in [0, 1] {
         let setup = Setup::<F>::new().await;
-        let [none, panics] = [(); 2].map(|()| {
+        let [none, panics, plain] = [(); 3].map(|()| {
             let [atomic, outside] = Till::both(&setup.idem);
             if mode == 0 { atomic } else { outside }
         });
@@ -307,5 +307,9 @@ pub async fn a_payload_without_a_fingerprint_does_not_run<F: Fixture>() {
         assert!(matches!(error.kind(), ErrorKind::Work), "{error:?}");
         assert_eq!(panics.sum().await, 0);
         assert!(!is_marked(&setup.idem, "e").await);
+        let by_amount = |payment: &Payment| Ok(Fingerprint::of(&payment.amount)?);
+        let plain = Till { handler: plain.handler.fingerprint(by_amount), ..plain };
+        assert_eq!(plain.handler.handle("e", pays(1)).await.unwrap(), Handled::Ran);
+        assert_eq!(plain.sum().await, 1, "the event runs when it is delivered well");
     }
 }

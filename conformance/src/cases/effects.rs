@@ -78,6 +78,37 @@ pub async fn the_run_that_is_committed_says_when_it_started<F: Fixture>() {
     assert_eq!(within("the rival's commit", rival_ended).await, 1);
 }
 
+/// 15. Of two effects that each write what the other read one comes first, and the other sees what it wrote.
+pub async fn effects_that_read_what_the_other_writes_take_turns<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    // Each stands in only if the other does not.
+    let rivals = |tx: &mut Tx<F>| {
+        if tx.get(b"mine")?.is_none() {
+            tx.put(b"rivals", b"1")?;
+        }
+        Ok(())
+    };
+    let (rival, rival_ended) = Rival::new(&setup.idem, "rival", rivals);
+    let runs = Runs::default();
+    let counted = runs.clone();
+    let effect = move |tx: &mut Tx<F>| {
+        let is_free = tx.get(b"rivals")?.is_none();
+        if counted.bump() == 1 {
+            rival.commits_meanwhile();
+        }
+        if is_free {
+            tx.put(b"mine", b"1")?;
+        }
+        Ok(is_free)
+    };
+    let outcome = setup.idem.execute(&request("a", "p"), effect).await.unwrap();
+    let Outcome::Created(is_mine) = outcome else { panic!("the key is fresh: {outcome:?}") };
+    assert_eq!(within("the rival's commit", rival_ended).await, 1);
+    let counts = (setup.count("north", "mine").await, setup.count("north", "rivals").await);
+    let expected = if is_mine { (1, 0) } else { (0, 1) };
+    assert_eq!(counts, expected, "one of both must see what the other wrote");
+}
+
 /// 29. An effect's error is never told if what it read was not one state: it runs again.
 pub async fn an_error_of_an_effect_that_misread_is_never_told<F: Fixture>() {
     misread::<F>(|| Err(Declined(1).into())).await;

@@ -13,7 +13,7 @@ use tokio::{sync::Barrier, task::JoinSet};
 
 use crate::{
     Fixture,
-    callers::{until, within},
+    callers::{give_way, together, until, within},
     setup::{Setup, add, kept, key, request},
 };
 
@@ -161,12 +161,42 @@ pub async fn a_background_purge_keeps_its_interval_and_ends_with_its_handle<F: F
     until("a background purge to end with its handle", || Arc::strong_count(&store) == 1).await;
 }
 
-/// 53. A background purge with an interval or a limit of zero is refused.
+/// 53. Purges at the same time count each record once between them.
+pub async fn purges_at_the_same_time_count_each_record_once<F: Fixture>() {
+    const KEYS: usize = 40;
+    const PURGERS: usize = 4;
+    let setup = Setup::<F>::new().await;
+    for number in 0..KEYS {
+        let request = request(&format!("key-{number}"), "p");
+        assert_eq!(setup.idem.execute(&request, |_| Ok(1)).await.unwrap(), Outcome::Created(1));
+    }
+    setup.clock.advance(LIFE);
+    let purger = |_| {
+        let idem = setup.idem.clone();
+        async move {
+            let mut removed = 0;
+            while !kept(idem.store(), 100).await.is_empty() {
+                removed += idem.purge(3).await.unwrap().removed;
+            }
+            removed
+        }
+    };
+    let removed = together((0..PURGERS).map(purger)).await;
+    assert_eq!(removed.iter().sum::<usize>(), KEYS, "each is removed once: {removed:?}");
+}
+
+/// 53. A background purge with an interval or a limit of zero is refused, and purges nothing.
 pub async fn a_background_purge_of_nothing_is_refused<F: Fixture>() {
     let setup = Setup::<F>::new().await;
+    assert_eq!(setup.add(&request("a", "p"), "count").await, Outcome::Created(1));
+    setup.clock.advance(LIFE);
     let error = setup.idem.spawn_purge(Duration::ZERO, 1).unwrap_err();
     let is_interval = matches!(error.kind(), ErrorKind::InvalidDuration { field: "interval", .. });
     assert!(is_interval, "{error:?}");
     let error = setup.idem.spawn_purge(LIFE, 0).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::InvalidSetting { field: "limit", .. }), "{error:?}");
+    give_way().await;
+    setup.clock.advance(LIFE);
+    give_way().await;
+    assert_eq!(kept(setup.idem.store(), 10).await.len(), 1, "what was refused must not purge");
 }
