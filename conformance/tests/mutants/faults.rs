@@ -180,6 +180,8 @@ faults! {
     ReadsNotCompared: an_effect_run_again_leaves_one_set_of_writes a_counter_shared_by_many_keys_is_exact,
     /// What an effect found absent is not compared at its commit.
     AbsenceNotCompared: an_effect_run_again_leaves_one_set_of_writes,
+    /// Of what an effect read only that is compared which it also wrote.
+    OnlyWrittenCompared: effects_that_read_what_the_other_writes_take_turns,
     /// The record is not compared at the commit: two may win.
     RecordNotCompared: callers_of_one_key_create_once_and_replay_alike of_many_claims_one_wins of_many_marks_one_is_first,
     /// After a lost race the step runs again without being asked whether it may.
@@ -246,6 +248,10 @@ faults! {
     AttemptOfClaimStays: a_completion_whose_answer_was_lost_is_found_again,
     /// Taking over leaves the id of the call before.
     AttemptOfBeforeStays: a_taken_over_claim_is_shown_and_its_token_is_smaller,
+    /// A step runs without the record that it was asked about.
+    RunSeesNoRecord: a_lease_is_kept_alive_through_long_work,
+    /// A step runs by another time than it was asked with.
+    RunSeesTheTimeOfOpening: keeping_alive_stops_at_its_ceiling,
 
     // Tokens.
     /// A token counts on from its record, and begins again when that is gone.
@@ -292,6 +298,8 @@ faults! {
     PurgeRemovesWhatItSaw: a_purge_never_removes_what_took_an_expired_ones_place,
     /// A purge counts what it looked at.
     PurgeCountsAll: a_purge_removes_only_the_expired_and_counts_exactly,
+    /// A purge counts what another one has removed meanwhile.
+    PurgesCountTwice: purges_at_the_same_time_count_each_record_once,
     /// A purge never says that there may be more.
     PurgeNeverSaysMore: a_purge_removes_only_the_expired_and_counts_exactly,
     /// A purge always says that there may be more.
@@ -360,6 +368,8 @@ faults! {
     ClosedIsUntyped: a_closed_store_says_so,
     /// Closing twice is an error.
     ClosingTwiceFails: a_closed_store_says_so,
+    /// A call that was under way at the closing commits after it.
+    CommitsAfterClose: what_runs_at_the_closing_is_committed_before_its_end_or_never,
     /// What is to run on its own does not run.
     DetachedTaskDropped: a_dropped_lease_ends_and_is_taken_over,
     /// A sleep ends a millisecond early.

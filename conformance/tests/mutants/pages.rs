@@ -44,7 +44,7 @@ pub(crate) async fn purge(engine: &Engine, limit: usize) -> Result<Purged, Error
         let due = disk.records.iter().filter(|(_, record)| is_due(engine.fault, record, now));
         due.map(|(scope, _)| scope.clone()).take(most).collect()
     };
-    if engine.has(Fault::PurgeRemovesWhatItSaw) {
+    if engine.has(Fault::PurgeRemovesWhatItSaw) || engine.has(Fault::PurgesCountTwice) {
         yield_now().await;
     }
     let mut removed = 0;
@@ -55,8 +55,8 @@ pub(crate) async fn purge(engine: &Engine, limit: usize) -> Result<Purged, Error
         });
         if is_still_due {
             disk.records.remove(scope);
-            removed += 1;
         }
+        removed += usize::from(is_still_due || engine.has(Fault::PurgesCountTwice));
     }
     if removed > 0 {
         match engine.fault {

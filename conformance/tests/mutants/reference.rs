@@ -128,7 +128,10 @@ impl Reference {
         let ran = {
             let held = self.has(Fault::LockHeldWhileAnEffectRuns);
             let _held = held.then(|| lock(&self.engine.one_at_a_time));
-            run_step(&mut **step, tx, seen.record.as_ref(), seen.now)
+            let record = seen.record.as_ref().filter(|_| !self.has(Fault::RunSeesNoRecord));
+            let is_late = self.has(Fault::RunSeesTheTimeOfOpening);
+            let now = if is_late { self.engine.opened_at } else { seen.now };
+            run_step(&mut **step, tx, record, now)
         };
         tx.hide();
         match ran {
