@@ -51,7 +51,7 @@ macro_rules! cases {
     };
 }
 
-/// A case of the suite, as [`cases!`](crate::cases) lists it.
+/// A case of the suite, as [`cases!`](crate::cases!) lists it.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// The module of the suite that it stands in.

@@ -64,13 +64,12 @@ fn matrix() {
     let of_fault = |(fault, _): &(Fault, _)| cases.map(|case| (*fault, case));
     let pairs: Vec<_> = CAUGHT_BY.iter().flat_map(of_fault).collect();
     let mut by_fault: BTreeMap<_, Vec<String>> = BTreeMap::new();
-    let mut by_case: BTreeMap<_, usize> = cases.iter().map(|case| (case.name, 0)).collect();
+    let mut by_case: BTreeMap<_, usize> = BTreeMap::new();
     for (fault, case, ended) in run_all(&pairs, Duration::from_secs(3)) {
+        let is_caught = ended != Ended::Passed;
+        *by_case.entry(case.clone()).or_default() += usize::from(is_caught);
         let caught = by_fault.entry(fault).or_default();
-        if ended != Ended::Passed {
-            caught.push(format!("{case} {ended:?}"));
-            *by_case.entry(case).or_default() += 1;
-        }
+        caught.extend(is_caught.then(|| format!("{case} {ended:?}")));
     }
     for (fault, caught) in by_fault {
         println!("{fault:?}: {caught:?}");

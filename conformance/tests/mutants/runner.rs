@@ -28,10 +28,7 @@ pub(crate) enum Ended {
 }
 
 /// Runs each case on a store with its fault; one that takes as long as `bound` hangs.
-pub(crate) fn run_all(
-    pairs: &[(Fault, Case)],
-    bound: Duration,
-) -> Vec<(Fault, &'static str, Ended)> {
+pub(crate) fn run_all(pairs: &[(Fault, Case)], bound: Duration) -> Vec<(Fault, String, Ended)> {
     silence();
     let (queue, ended) = (Mutex::new(pairs.iter()), Mutex::new(Vec::new()));
     thread::scope(|scope| {
@@ -39,7 +36,7 @@ pub(crate) fn run_all(
             let work = || {
                 while let Some((fault, case)) = { lock(&queue).next() } {
                     let how = run(*fault, case, bound);
-                    lock(&ended).push((*fault, case.name, how));
+                    lock(&ended).push((*fault, format!("{}::{}", case.group, case.name), how));
                 }
             };
             thread::Builder::new().name(NAME.to_string()).spawn_scoped(scope, work).unwrap();
