@@ -256,6 +256,9 @@ pub async fn a_holder_acts_until_its_leases_last_millisecond<F: Fixture>() {
         let kept = kept_for(setup.idem.store(), request.key()).await;
         assert_eq!(kept, held.after, "{name}: what is committed is reported");
         if name == "extend" {
+            // The claim is another than the holder expects, and is still its own.
+            let again = as_holder(&setup.idem, request.key(), &claim, change).await;
+            assert!(again.ran, "an extended lease is held");
             continue;
         }
         for (again, change) in holders_changes() {
