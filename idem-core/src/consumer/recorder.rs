@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 
 use crate::{
-    Committed, Error, ErrorKind, Fingerprint, Idem, Key, Request, State, Store, Verdict,
-    decision::{is_live, judge},
+    Committed, Error, ErrorKind, Fingerprint, Idem, Key, Request, State, Store,
+    decision::is_live,
     protocol::{Mark, Read},
 };
 
@@ -18,7 +18,8 @@ pub enum Marked {
     Again,
 }
 
-/// Remembers which events a consumer has processed. Every [`Store`] is one, and so is an [`Idem`] over it.
+/// Remembers which events a consumer has processed, in marks of their own: what was done and not marked yet is done
+/// again. Every [`Store`] is one, and so is an [`Idem`] over it.
 ///
 /// A mark lives forever unless a [`Handler`](super::Handler) is told otherwise.
 #[async_trait]
@@ -27,6 +28,9 @@ pub trait Recorder: Send + Sync {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidKey`]; the store's own.
+    ///
+    /// # Cancel safety
+    /// It reads; dropping the future changes nothing.
     async fn is_processed(&self, consumer: &str, event_id: &str) -> Result<bool, Error>;
 
     /// Marks the event as processed by `consumer`. Marking again is harmless and says so.
@@ -87,7 +91,7 @@ pub(super) enum Found {
     Free,
     /// It is marked.
     Marked,
-    /// It is marked, or held, with another payload.
+    /// It is marked with another payload.
     Other,
 }
 
@@ -96,13 +100,17 @@ pub(super) enum Found {
 /// # Errors
 /// [`ErrorKind::InProgress`] if a live lease holds it.
 pub(super) fn found(committed: &Committed, payload: Option<&Fingerprint>) -> Result<Found, Error> {
-    let record = committed.before.as_ref();
-    let payload = payload.or(record.and_then(|record| record.fingerprint.as_ref()));
-    match judge(record, payload, committed.now) {
-        Verdict::Run => Ok(Found::Free),
-        Verdict::Replayed(_) => Ok(Found::Marked),
-        Verdict::Conflict => Ok(Found::Other),
-        Verdict::InProgress(until) => Err(committed.in_progress(until)),
+    let live = committed.before.as_ref().filter(|record| is_live(record, committed.now));
+    let Some(record) = live else { return Ok(Found::Free) };
+    match &record.state {
+        // Whoever holds it, and for which payload: the event is not handled, and may never be by that lease.
+        State::Claimed { until, .. } => Err(committed.in_progress(*until)),
+        State::Completed { .. }
+            if payload.is_none_or(|payload| Some(payload) == record.fingerprint.as_ref()) =>
+        {
+            Ok(Found::Marked)
+        }
+        State::Completed { .. } => Ok(Found::Other),
     }
 }
 
