@@ -299,8 +299,32 @@ macro_rules! __cases {
                 a_queue_that_fails_for_a_while_is_asked_again
                 a_claimed_event_waits_for_its_leases_end_and_costs_no_attempt
                 a_conflict_is_set_aside_at_once
+            }
+            consumers_failing as queues_failing, both_runtimes, [yes] {
+                a_lease_with_another_payload_is_no_conflict
+                a_pause_does_not_last_beyond_the_lease
+                handlers_that_fail_in_a_row_slow_the_loop_down
+                a_message_that_comes_too_often_is_set_aside_without_running
+                a_delivery_that_was_lost_before_it_began_is_dropped
+                troubles_are_told
+                more_deliveries_than_asked_for_wait_for_their_places
+                an_end_that_takes_too_long_is_cut
+                a_visibility_of_zero_is_refused
                 marks_that_may_expire_too_early_are_refused
                 a_closed_store_ends_the_loop_and_gives_back
+            }
+            consumers_disturbed as queues_disturbed, both_runtimes, [yes] {
+                while_a_mark_cannot_be_made_it_alone_is_tried_again
+                a_mark_in_doubt_is_asked_for_again
+                a_look_that_fails_is_made_again_before_the_handler_runs
+                an_atomic_handler_takes_effect_once_whatever_its_store_could_tell
+                what_is_wrong_with_one_delivery_costs_it_an_attempt
+                a_store_that_cannot_be_read_costs_no_attempt
+                a_key_in_use_is_in_no_other_deliverys_way
+                a_loop_that_is_ended_while_its_store_fails_asks_once_more
+                a_look_that_succeeds_after_the_end_begins_nothing
+                a_mark_is_tried_on_after_the_end
+                a_store_that_does_not_answer_does_not_hold_up_the_end
             }
         }
     };

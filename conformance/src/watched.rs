@@ -1,8 +1,9 @@
 //! A store that is watched and disturbed: how many steps it has answered, and some of its answers are lost.
 
 use std::{
+    future::pending,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -24,6 +25,19 @@ pub(crate) struct Watched<S> {
     steps: Steps,
 }
 
+/// When a planned failure happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fails {
+    Before,
+    /// After it was committed what was asked for.
+    After,
+    /// It is not carried out, and never answered.
+    Never,
+}
+
+/// How many steps go well, and how the one that comes then fails.
+pub(crate) type Fault = (usize, fn() -> Error, Fails);
+
 /// The steps of a watched store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Steps(Arc<Counts>);
@@ -33,6 +47,23 @@ struct Counts {
     answered: AtomicUsize,
     to_fail: AtomicUsize,
     to_lose: AtomicUsize,
+    planned: Mutex<Vec<Fault>>,
+    failed: AtomicUsize,
+}
+
+impl Counts {
+    /// How the next step fails, if it was planned so.
+    fn planned(&self) -> Option<Fault> {
+        let mut planned = self.planned.lock().expect("no test panics meanwhile");
+        match planned.first_mut() {
+            Some((0, ..)) => Some(planned.remove(0)),
+            Some((good, ..)) => {
+                *good -= 1;
+                None
+            }
+            None => None,
+        }
+    }
 }
 
 impl Steps {
@@ -49,6 +80,16 @@ impl Steps {
     /// Of the next ones, so many, the answer is lost after they were carried out.
     pub(crate) fn lose(&self, count: usize) {
         self.0.to_lose.store(count, Ordering::SeqCst);
+    }
+
+    /// From now on they fail like this, one fault after the other.
+    pub(crate) fn plan(&self, faults: &[Fault]) {
+        *self.0.planned.lock().expect("no test panics meanwhile") = faults.to_vec();
+    }
+
+    /// How many have failed as planned.
+    pub(crate) fn failed(&self) -> usize {
+        self.0.failed.load(Ordering::SeqCst)
     }
 
     /// Waits until so many were answered.
@@ -83,6 +124,17 @@ impl<S: Store> Store for Watched<S> {
         step: BoxStep<Self::Transaction>,
     ) -> Result<Committed, Error> {
         let counts = &self.steps.0;
+        if let Some((_, error, fails)) = counts.planned() {
+            if fails == Fails::After {
+                self.store.transact(key, step).await.expect("it fails when it is done");
+            }
+            counts.failed.fetch_add(1, Ordering::SeqCst);
+            if fails == Fails::Never {
+                return pending().await;
+            }
+            counts.answered.fetch_add(1, Ordering::SeqCst);
+            return Err(error());
+        }
         let answer = if take_one(&counts.to_fail) {
             Err(unreachable(Certainty::NothingDone))
         } else if take_one(&counts.to_lose) {

@@ -238,6 +238,19 @@ impl Error {
         self.0.certainty
     }
 
+    /// This error and what caused it, in one line: its own text does not hold the words of an effect or a handler.
+    pub fn with_causes(&self) -> impl fmt::Display + '_ {
+        fmt::from_fn(move |f| {
+            write!(f, "{self}")?;
+            let mut cause = self.source();
+            while let Some(error) = cause {
+                write!(f, ": {error}")?;
+                cause = error.source();
+            }
+            Ok(())
+        })
+    }
+
     /// The error that the effect, or the work outside the store, returned, if this is that and it was an `E`.
     #[must_use]
     pub fn effect_error<E: StdError + 'static>(&self) -> Option<&E> {

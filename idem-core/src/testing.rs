@@ -12,7 +12,7 @@ use async_trait::async_trait;
 
 use crate::{
     Clock, Error, Span, Timestamp,
-    consumer::{Delivery, Queue},
+    consumer::{Delivery, NotInFlight, Queue},
     error::BoxError,
 };
 
@@ -51,7 +51,7 @@ struct InFlight<M> {
 
 impl<M> Inner<M> {
     fn take(&mut self, tag: u64) -> Result<Message<M>, NotInFlight> {
-        self.in_flight.remove(&tag).map(|taken| taken.message).ok_or(NotInFlight(tag))
+        self.in_flight.remove(&tag).map(|taken| taken.message).ok_or_else(|| NotInFlight::new(tag))
     }
 
     /// Takes back what is in flight and `is_over`, the earlier delivered first.
@@ -69,18 +69,6 @@ impl<M> Inner<M> {
         Ok(())
     }
 }
-
-/// The delivery is not in flight: it was acked, given back, set aside, or taken back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotInFlight(pub u64);
-
-impl fmt::Display for NotInFlight {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "delivery {} is not in flight", self.0)
-    }
-}
-
-impl StdError for NotInFlight {}
 
 /// The queue fails, since it was told to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,14 +248,14 @@ impl<M: Clone + Send + 'static> Queue for MemoryQueue<M> {
         let mut inner = self.lock();
         inner.works(false)?;
         let message = inner.take(*tag)?;
-        inner.set_aside.push((message.event_id, message.body, with_causes(reason)));
+        inner.set_aside.push((message.event_id, message.body, reason.with_causes().to_string()));
         Ok(())
     }
 
     async fn extend(&self, tag: &u64) -> Result<(), BoxError> {
         let mut inner = self.lock();
         inner.works(false)?;
-        inner.in_flight.get_mut(tag).ok_or(NotInFlight(*tag))?.until = self.until();
+        inner.in_flight.get_mut(tag).ok_or_else(|| NotInFlight::new(tag))?.until = self.until();
         inner.extensions += 1;
         Ok(())
     }
@@ -279,18 +267,6 @@ impl<M: Clone + Send + 'static> Queue for MemoryQueue<M> {
     fn horizon(&self) -> Option<Duration> {
         self.horizon
     }
-}
-
-/// An error and what caused it, in one line.
-fn with_causes(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = StdError::source(error);
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]
@@ -318,7 +294,7 @@ mod tests {
         let second = one(&queue).await;
         assert_eq!((second.event_id.as_str(), second.message, second.attempt), ("1", "a", 2));
         let late = queue.ack(&first.tag).await.unwrap_err();
-        assert_eq!(late.downcast_ref(), Some(&NotInFlight(first.tag)));
+        assert_eq!(late.downcast_ref(), Some(&NotInFlight::new(first.tag)));
         assert_eq!(queue.in_flight(), 1);
         queue.nack(&second.tag, &reason()).await.unwrap();
         assert_eq!((queue.ready(), queue.in_flight()), (1, 0));
@@ -352,7 +328,7 @@ mod tests {
         ];
         for late in refused {
             let late = late.unwrap_err();
-            assert_eq!(late.downcast_ref(), Some(&NotInFlight(first.tag)));
+            assert_eq!(late.downcast_ref(), Some(&NotInFlight::new(first.tag)));
         }
         assert_eq!((queue.ready(), queue.in_flight(), queue.dead_letters().len()), (0, 1, 0));
         queue.ack(&second.tag).await.unwrap();

@@ -43,6 +43,17 @@ impl Trouble {
     }
 }
 
+/// Whether an error that is [`Trouble::Call`] may be the store's all the same: only another call can tell.
+pub(crate) fn may_be_the_stores(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Store
+            | ErrorKind::Damaged { .. }
+            | ErrorKind::CannotOpen { .. }
+            | ErrorKind::SchemaNewer { .. }
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -62,8 +62,8 @@ impl Drop for Bomb {
 #[tokio::test]
 async fn a_handlers_conversions_and_destructors_are_its_own_failure() {
     let idem = Idem::new(MemoryStore::new());
-    let unspeakable = Handler::new(&idem, "billing", |()| async { Err::<(), _>(Unspeakable) });
-    let bomb = Handler::new(&idem, "billing", |()| Bomb);
+    let unspeakable = Handler::outside(&idem, "billing", |()| async { Err::<(), _>(Unspeakable) });
+    let bomb = Handler::outside(&idem, "billing", |()| Bomb);
     for handled in [unspeakable.unwrap().handle("1", ()).await, bomb.unwrap().handle("1", ()).await]
     {
         let error = handled.unwrap_err();

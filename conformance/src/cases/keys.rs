@@ -183,8 +183,8 @@ pub async fn what_is_no_key_is_refused_alike<F: Fixture>() {
             ran.bump();
             std::future::ready(Ok::<_, std::fmt::Error>(()))
         };
-        is_refused("consumer", bad, Handler::new(&setup.idem, bad, outside.clone()));
-        let handler = Handler::new(&setup.idem, "c", outside).unwrap();
+        is_refused("consumer", bad, Handler::outside(&setup.idem, bad, outside.clone()));
+        let handler = Handler::outside(&setup.idem, "c", outside).unwrap();
         is_refused("event id", bad, handler.handle(bad, ()).await);
         assert_eq!(runs.get(), 0, "a handler must not run for an event that has no key");
     }

@@ -7,6 +7,8 @@ pub mod changes;
 pub mod claims;
 pub mod concurrency;
 pub mod consumers;
+pub mod consumers_disturbed;
+pub mod consumers_failing;
 pub mod consumers_queue;
 pub mod disturbed;
 pub mod effects;

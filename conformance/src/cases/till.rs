@@ -1,17 +1,24 @@
 //! A consumer of payments, for the cases of consumers.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use idem_core::{
-    EffectError, Idem, Space, Store, Transaction,
-    consumer::{Handler, Recorder},
+    EffectError, Idem, ManualClock, Space, Store, Transaction,
+    consumer::{Consumed, Handler, Options, Recorder, drain},
+    testing::MemoryQueue,
 };
 use tokio::sync::Semaphore;
 
-use crate::setup::{Runs, count_in};
+use crate::{
+    callers::{as_time_passes, within},
+    setup::{Runs, count_in},
+};
 
 /// A payment; a broken one fails whoever handles it.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +74,7 @@ impl<S: Store + 'static> Till<S> {
                 Ok(())
             }
         };
-        let handler = Handler::new(idem, "billing", handle).unwrap();
+        let handler = Handler::outside(idem, "billing", handle).unwrap();
         Self { handler, idem: idem.clone(), outside: Some(outside) }
     }
 
@@ -120,7 +127,7 @@ impl Gate {
                 gate.open.acquire().await.map(|permit| permit.forget())
             }
         };
-        Handler::new(idem, "billing", handle).unwrap()
+        Handler::outside(idem, "billing", handle).unwrap()
     }
 
     /// How many have come in, all told.
@@ -132,4 +139,36 @@ impl Gate {
     pub(crate) fn open(&self, handlers: usize) {
         self.open.add_permits(handlers);
     }
+}
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+/// How often a handler ran, found a duplicate, and failed.
+pub(crate) fn counts(consumed: Consumed) -> [u64; 3] {
+    [consumed.ran, consumed.duplicates, consumed.failed]
+}
+
+/// Until the queue has nothing to give.
+pub(crate) async fn drained<S: Store + 'static>(
+    queue: &MemoryQueue<Payment>,
+    handler: &Handler<S, Payment>,
+    options: &Options,
+) -> Consumed {
+    within("the queue to be empty", drain(queue, handler, options)).await.unwrap()
+}
+
+/// The same, with handlers that fail: time passes meanwhile, since after a failure the queue is left alone.
+pub(crate) async fn drained_slowly<S: Store + 'static, M: Clone + Send + Sync + 'static>(
+    clock: &ManualClock,
+    queue: &MemoryQueue<M>,
+    handler: &Handler<S, M>,
+    options: &Options,
+) -> Consumed {
+    let draining = drain(queue, handler, options);
+    as_time_passes("the queue to be empty", clock, SECOND, draining).await.unwrap()
+}
+
+/// Three of each, so that neither asking nor running is one by one.
+pub(crate) fn few_at_a_time() -> Options {
+    Options::new().concurrency(3).batch(3)
 }

@@ -1,6 +1,8 @@
 //! The loop between a queue and a handler.
 
 use std::{
+    error::Error as StdError,
+    fmt,
     future::{pending, poll_fn},
     pin::{Pin, pin},
     task::{Context, Poll},
@@ -12,12 +14,12 @@ use super::{
     Delivery, Handler, Options, Queue,
     flight::{Fate, Flights, Landed},
 };
-use crate::{Error, Store, error::BoxError, time::BoxFuture};
+use crate::{Error, Span, Store, error::BoxError, time::BoxFuture};
 
 /// What a run of [`consume`] or [`drain`] did.
 ///
-/// Each delivery that was received counts once: as `ran`, `duplicates`, `conflicts`, `failed`, `set_aside` or
-/// `given_back`.
+/// Each delivery that was received counts once: as `ran`, `duplicates`, `conflicts`, `failed`, `set_aside`,
+/// `given_back`, `unmarked` or `lost`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Consumed {
@@ -30,10 +32,15 @@ pub struct Consumed {
     pub conflicts: u64,
     /// Deliveries that failed and were given back.
     pub failed: u64,
-    /// Deliveries that failed at the last of their attempts, and were set aside.
+    /// Deliveries that failed at the last of their attempts, or came after it, and were set aside.
     pub set_aside: u64,
     /// Deliveries that were given back since the run ended: not begun, or while the store failed.
     pub given_back: u64,
+    /// Deliveries that were given back though their handler had begun outside the store: it ran and could not be
+    /// marked, or the end came while it ran. It runs again.
+    pub unmarked: u64,
+    /// Deliveries that the queue took back before their handler began; nothing was done with them.
+    pub lost: u64,
     /// Calls of the queue that failed. A delivery that could not be settled is counted by what became of it, and
     /// comes again.
     pub queue_failures: u64,
@@ -50,10 +57,36 @@ impl Consumed {
             Fate::Failed => &mut self.failed,
             Fate::SetAside => &mut self.set_aside,
             Fate::GivenBack => &mut self.given_back,
+            Fate::Unmarked => &mut self.unmarked,
+            Fate::Lost => &mut self.lost,
         };
         *count += 1;
     }
 }
+
+/// A run was ended before its time, and this is what it did until then: the source of the error that it returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CutShort {
+    /// What it did.
+    pub consumed: Consumed,
+}
+
+impl CutShort {
+    /// Of the error that [`consume`] or [`drain`] returned; none if it was refused before it received anything.
+    #[must_use]
+    pub fn of(error: &Error) -> Option<&Self> {
+        error.source()?.downcast_ref()
+    }
+}
+
+impl fmt::Display for CutShort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the consumer was cut short after {:?}", self.consumed)
+    }
+}
+
+impl StdError for CutShort {}
 
 /// Handles what the queue delivers until `until` is ready; then finishes what it has begun, and returns what it
 /// did.
@@ -61,16 +94,19 @@ impl Consumed {
 /// A delivery is acked only after the commit of its mark; a duplicate is acked without running; a failure
 /// is given back with its reason, or set aside after its attempts, and so is a conflict at once. Deliveries of
 /// one event never run at the same time here. While a delivery is in hand, [`Queue::extend`] is called every
-/// third of the queue's visibility.
+/// third of the queue's visibility; one that the queue took back before its handler began is dropped.
 ///
 /// A store that fails for a while costs no attempts: its call is made again, ever more slowly, and nothing new
 /// is received meanwhile. What has run outside the store does not run again for it: the mark alone is tried. A
-/// queue that fails is asked again, as slowly; what it did not let settle comes again. [`Options`] says how
-/// slowly, and more.
+/// queue that fails is asked again, as slowly; what it did not let settle comes again. Handlers that fail one
+/// after the other slow the loop down as well. [`Options`] says how slowly, and more; and
+/// [`Options::on_trouble`] hears of what the loop rides out.
 ///
-/// When `until` is ready nothing more is received: what is running goes on to its end and is settled, a call
-/// that waits for the store is made once more, and what was not begun is given back. That takes as long as
-/// the slowest handler.
+/// When `until` is ready nothing more is received: what is running goes on to its end and is settled, a mark
+/// whose handler has run outside the store is tried on, any other call that waits for the store is made once
+/// more, and what was not begun is given back. That takes as long as the slowest handler, and no longer than
+/// [`Options::end_within`] says: then what is left is given back. For a program that ends by Ctrl-C, `until` is
+/// `async { let _ = tokio::signal::ctrl_c().await; }`.
 ///
 /// The handlers of one run share its task: they wait at the same time, and compute one after the other. An
 /// effect, or a handler that blocks its thread, delays the others and the calls that keep deliveries in flight.
@@ -78,10 +114,10 @@ impl Consumed {
 ///
 /// # Errors
 /// Before anything is received: [`ErrorKind::InvalidSetting`] and [`ErrorKind::InvalidDuration`] for options
-/// that make no sense, and for a handler whose marks may expire while the queue can still deliver their events
-/// ([`Options::horizon`]). [`ErrorKind::Closed`] if the store was closed, after what was in flight was given
-/// back: what was handled until then stays handled, and what had run outside the store and could not be marked
-/// any more runs again.
+/// that make no sense, for a queue whose visibility is zero, and for a handler whose marks may expire while the
+/// queue can still deliver their events ([`Options::horizon`]). [`ErrorKind::Closed`] if the store was closed,
+/// after what was in flight was given back: what was handled until then stays handled, what had run outside the
+/// store and could not be marked any more runs again, and [`CutShort::of`] has the counts.
 ///
 /// # Cancel safety
 /// Use `until` to end it. Dropping the future leaves what it had received in flight, until the queue takes it
@@ -94,7 +130,7 @@ pub fn consume<Q, S, M>(
     queue: &Q,
     handler: &Handler<S, M>,
     options: &Options,
-    until: impl Future<Output = ()> + Send,
+    until: impl Future + Send,
 ) -> impl Future<Output = Result<Consumed, Error>> + Send
 where
     Q: Queue<Message = M> + ?Sized,
@@ -125,7 +161,7 @@ where
     S: Store + 'static,
     M: Send + Sync + 'static,
 {
-    async move { run(queue, handler, options, pending(), WhenEmpty::End).await }
+    async move { run(queue, handler, options, pending::<()>(), WhenEmpty::End).await }
 }
 
 /// What to do when the queue has nothing to give.
@@ -139,7 +175,7 @@ async fn run<Q, S, M>(
     queue: &Q,
     handler: &Handler<S, M>,
     options: &Options,
-    until: impl Future<Output = ()> + Send,
+    until: impl Future + Send,
     when_empty: WhenEmpty,
 ) -> Result<Consumed, Error>
 where
@@ -148,16 +184,27 @@ where
     M: Send + Sync + 'static,
 {
     options.check()?;
+    if let Some(visibility) = queue.visibility().filter(std::time::Duration::is_zero) {
+        Span::new("visibility", visibility)?;
+    }
     options.check_retention(handler.retention()?, queue.horizon())?;
     let flights = Flights::new(queue, handler, options);
     let mut until = pin!(until);
     let mut in_flight = FuturesUnordered::new();
     let mut intake = Intake::new(&flights, when_empty);
+    let mut ending: Option<BoxFuture<()>> = None;
     let (mut consumed, mut closed) = (Consumed::default(), None);
     loop {
         let event = poll_fn(|context| {
             if !flights.stop.is_raised() && until.as_mut().poll(context).is_ready() {
                 return Poll::Ready(Event::Stop);
+            }
+            if flights.stop.is_raised() && !flights.leave.is_raised() {
+                let ending =
+                    ending.get_or_insert_with(|| flights.store().sleep(options.longest_end()));
+                if ending.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(Event::Late);
+                }
             }
             if let Poll::Ready(Some(landed)) = Pin::new(&mut in_flight).poll_next(context) {
                 return Poll::Ready(Event::Landed(landed));
@@ -168,9 +215,15 @@ where
         .await;
         match event {
             Event::Stop => flights.stop.raise(),
-            Event::Landed(Landed { fate, is_settled, closed: found_closed }) => {
+            Event::Late if flights.cut.is_raised() => flights.leave.raise(),
+            Event::Late => {
+                flights.cut.raise();
+                // As long again for the queue.
+                ending = None;
+            }
+            Event::Landed(Landed { fate, has_failed, is_settled, closed: found_closed }) => {
                 consumed.count(fate);
-                intake.landed(is_settled);
+                intake.landed(fate, has_failed, is_settled);
                 if let Some(error) = found_closed {
                     closed = closed.or(Some(error));
                     flights.stop.raise();
@@ -191,12 +244,14 @@ where
     }
     consumed.queue_failures = flights.queue_failures();
     consumed.store_failures = flights.health.failures();
-    closed.map_or(Ok(consumed), Err)
+    closed.map_or(Ok(consumed), |error| Err(error.with_source(CutShort { consumed })))
 }
 
 enum Event<M, T> {
     /// The run is to end.
     Stop,
+    /// The end has taken as long as it may.
+    Late,
     /// A delivery is over.
     Landed(Landed),
     /// The queue has delivered.
@@ -209,9 +264,14 @@ enum Event<M, T> {
 struct Intake<'l, Q: Queue + ?Sized, S: Store> {
     flights: &'l Flights<'l, Q, S, Q::Message>,
     when_empty: WhenEmpty,
-    /// Never dropped before it has answered: it may bring deliveries.
+    /// Not dropped before it has answered: it may bring deliveries. What a queue brings that does not answer to the
+    /// last comes again by itself.
     receiving: Option<Receiving<'l, Q>>,
     pause: Option<BoxFuture<()>>,
+    /// After failures of handlers; the first success ends it.
+    slowed: Option<BoxFuture<()>>,
+    /// Failures of handlers in a row.
+    unhandled: usize,
     /// The queue had nothing, and nothing was given back since.
     is_dry: bool,
     /// Failures in a row: to receive, and to settle.
@@ -229,8 +289,17 @@ where
     S: Store + 'static,
 {
     fn new(flights: &'l Flights<'l, Q, S, Q::Message>, when_empty: WhenEmpty) -> Self {
-        let (receiving, pause) = (None, None);
-        Self { flights, when_empty, receiving, pause, is_dry: false, unreceived: 0, unsettled: 0 }
+        Self {
+            flights,
+            when_empty,
+            receiving: None,
+            pause: None,
+            slowed: None,
+            unhandled: 0,
+            is_dry: false,
+            unreceived: 0,
+            unsettled: 0,
+        }
     }
 
     /// Asks the queue as far as there is room and nothing stands against it.
@@ -239,6 +308,9 @@ where
         in_flight: usize,
         context: &mut Context<'_>,
     ) -> Poll<Event<Q::Message, Q::Tag>> {
+        if self.flights.leave.is_raised() {
+            self.receiving = None;
+        }
         loop {
             if let Some(receiving) = &mut self.receiving {
                 let Poll::Ready(answer) = receiving.as_mut().poll(context) else {
@@ -258,9 +330,13 @@ where
             if is_done || room == 0 || self.flights.health.is_failing() {
                 return Poll::Pending;
             }
-            if let Some(pause) = &mut self.pause {
-                let Poll::Ready(()) = pause.as_mut().poll(context) else { return Poll::Pending };
-                self.pause = None;
+            for pause in [&mut self.pause, &mut self.slowed] {
+                if let Some(waiting) = pause {
+                    let Poll::Ready(()) = waiting.as_mut().poll(context) else {
+                        return Poll::Pending;
+                    };
+                    *pause = None;
+                }
             }
             self.receiving = Some(self.flights.queue.receive(room));
         }
@@ -282,8 +358,8 @@ where
                     }
                 }
             }
-            Err(_) => {
-                self.flights.queue_failed();
+            Err(error) => {
+                self.flights.queue_failed(&error);
                 self.unreceived = self.unreceived.saturating_add(1);
                 self.back_off(self.unreceived);
             }
@@ -292,8 +368,16 @@ where
     }
 
     /// A delivery is over: it may be ready again, if it was given back.
-    fn landed(&mut self, is_settled: bool) {
+    fn landed(&mut self, fate: Fate, has_failed: bool, is_settled: bool) {
         self.is_dry = false;
+        if has_failed {
+            self.unhandled = self.unhandled.saturating_add(1);
+            let pause = self.flights.options.pause_after(self.unhandled);
+            self.slowed = Some(self.flights.store().sleep(pause));
+        } else if fate == Fate::Ran {
+            self.unhandled = 0;
+            self.slowed = None;
+        }
         if is_settled {
             self.unsettled = 0;
         } else {

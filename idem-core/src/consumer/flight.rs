@@ -1,24 +1,24 @@
 //! One delivery, from the queue to its end.
 
 use std::{
+    future::pending,
     pin::pin,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::Duration,
 };
 
 use futures_util::future::{Either, select};
 
 use super::{
-    Delivery, Handled, Handler, Options, Queue,
+    Delivery, Handled, Handler, NotInFlight, Options, Queue,
     handler::Mode,
-    patience::{Health, Patient},
+    patience::{Health, Patient, Unhandled},
+    places::Places,
+    recorder::Found,
     signal::Signal,
     turns::{Turn, Turns},
 };
-use crate::{
-    Error, ErrorKind, Store,
-    trouble::{Load, Trouble},
-};
+use crate::{Error, ErrorKind, Store, error::BoxError, trouble::Trouble};
 
 /// What all deliveries of a loop share.
 pub(super) struct Flights<'l, Q: ?Sized, S: Store, M> {
@@ -28,14 +28,21 @@ pub(super) struct Flights<'l, Q: ?Sized, S: Store, M> {
     pub(super) health: Health,
     /// Raised when nothing more is to be begun.
     pub(super) stop: Signal,
+    /// Raised when what is at it then is given back.
+    pub(super) cut: Signal,
+    /// Raised when the queue is not waited for any more.
+    pub(super) leave: Signal,
     pub(super) turns: Turns,
+    places: Places,
     queue_failures: AtomicU64,
 }
 
 /// A delivery that is over here.
 pub(super) struct Landed {
     pub(super) fate: Fate,
-    /// Whether the queue took the answer.
+    /// Whether its handler failed.
+    pub(super) has_failed: bool,
+    /// Whether the queue took the answer, or wants none.
     pub(super) is_settled: bool,
     /// The store was closed.
     pub(super) closed: Option<Error>,
@@ -50,6 +57,17 @@ pub(super) enum Fate {
     Failed,
     SetAside,
     GivenBack,
+    Unmarked,
+    Lost,
+}
+
+/// What the queue is told of a delivery.
+enum Answer {
+    Ack,
+    GiveBack(Error),
+    SetAside(Error),
+    /// It is another's by now.
+    Nothing,
 }
 
 impl<'l, Q, S, M> Flights<'l, Q, S, M>
@@ -59,16 +77,19 @@ where
     M: Send + Sync + 'static,
 {
     pub(super) fn new(queue: &'l Q, handler: &'l Handler<S, M>, options: &'l Options) -> Self {
-        let (health, stop, turns) = Default::default();
-        Self { queue, handler, options, health, stop, turns, queue_failures: AtomicU64::new(0) }
+        let (health, turns, queue_failures) = Default::default();
+        let (stop, cut, leave) = Default::default();
+        let places = Places::new(options.places());
+        Self { queue, handler, options, health, stop, cut, leave, turns, places, queue_failures }
     }
 
     pub(super) fn store(&self) -> &'l S {
         self.handler.idem().store()
     }
 
-    pub(super) fn queue_failed(&self) {
+    pub(super) fn queue_failed(&self, error: &BoxError) {
         self.queue_failures.fetch_add(1, Ordering::Relaxed);
+        self.options.tell(error.as_ref());
     }
 
     pub(super) fn queue_failures(&self) -> u64 {
@@ -78,45 +99,77 @@ where
     /// Handles a delivery in its turn, keeps it in flight meanwhile, and settles it.
     pub(super) async fn fly(&self, delivery: Delivery<M, Q::Tag>, turn: Turn<'_>) -> Landed {
         let Delivery { event_id, message, tag, attempt } = delivery;
-        let handled = self.kept_in_flight(&tag, self.handled(&event_id, message, &turn)).await;
+        let has_begun = AtomicBool::new(false);
+        let handled = self.handled(&event_id, message, attempt, &turn, &has_begun);
+        let handled = self.in_hand(&tag, &has_begun, handled).await;
         // The event's next delivery waits until this one is settled: a duplicate is told as one.
         self.settle(&tag, attempt, handled).await
     }
 
-    /// What came of the message; none if it was not begun, since the loop ends.
     async fn handled(
         &self,
         event_id: &str,
         message: M,
+        attempt: u32,
         turn: &Turn<'_>,
-    ) -> Option<Result<Handled, Error>> {
+        has_begun: &AtomicBool,
+    ) -> Result<Handled, Unhandled> {
         if !self.stop.is_raised() {
             turn.comes().await;
         }
+        // A queue may bring more than it was asked for.
+        let _place = self.places.take().await;
         if self.stop.is_raised() {
-            return None;
+            return Err(Unhandled::NotBegun);
         }
-        let pauses = self.options.pauses();
-        let mut patience = Patient::new(self.store(), pauses, &self.health, &self.stop);
-        Some(self.handler.attempt(event_id, message, &mut patience).await)
+        let (store, options) = (self.store(), self.options);
+        let mut patience = Patient::new(store, options, &self.health, &self.stop, has_begun);
+        if !options.is_beyond(attempt) {
+            return self.handler.attempt(event_id, message, &mut patience).await;
+        }
+        match self.handler.found(event_id, &message, &mut patience).await? {
+            Found::Marked => Ok(Handled::Duplicate),
+            Found::Other => Ok(Handled::Conflict),
+            Found::Free => Err(Unhandled::TooOften),
+        }
     }
 
-    /// Drives `work`, and tells the queue now and then that the delivery is still in hand.
-    async fn kept_in_flight<T>(&self, tag: &Q::Tag, work: impl Future<Output = T>) -> T {
-        let Some(visibility) = self.queue.visibility() else { return work.await };
+    /// Drives `work`, and tells the queue now and then that the delivery is still in hand; until the delivery is
+    /// another's and nothing was begun, or the time of the end is over.
+    async fn in_hand(
+        &self,
+        tag: &Q::Tag,
+        has_begun: &AtomicBool,
+        work: impl Future<Output = Result<Handled, Unhandled>>,
+    ) -> Result<Handled, Unhandled> {
+        let (lost, cut) = (pin!(self.extended_until_lost(tag, has_begun)), pin!(self.cut.raised()));
+        let is_outside = matches!(self.handler.mode(), Mode::MarkAfter(_));
+        match select(pin!(work), select(lost, cut)).await {
+            Either::Left((done, _)) => done,
+            Either::Right((Either::Left(_), _)) => Err(Unhandled::Lost),
+            Either::Right((Either::Right(_), _)) => {
+                let cut = Unhandled::Cut;
+                if !(is_outside && has_begun.load(Ordering::Relaxed)) {
+                    return Err(cut);
+                }
+                Err(Unhandled::Unmarked(cut.into_error(), Trouble::Store))
+            }
+        }
+    }
+
+    /// Ends when the delivery is another's and its handler was not begun here.
+    async fn extended_until_lost(&self, tag: &Q::Tag, has_begun: &AtomicBool) {
+        let Some(visibility) = self.queue.visibility() else { return pending().await };
         // Below a millisecond a sleep may be none.
         let interval = (visibility / 3).max(Duration::from_millis(1));
-        let extending = pin!(async {
-            loop {
-                self.store().sleep(interval).await;
-                if self.queue.extend(tag).await.is_err() {
-                    self.queue_failed();
-                }
+        loop {
+            self.store().sleep(interval).await;
+            match self.queue.extend(tag).await {
+                Err(error) if !error.is::<NotInFlight>() => self.queue_failed(&error),
+                Ok(()) => {}
+                Err(_) if has_begun.load(Ordering::Relaxed) => return pending().await,
+                Err(_) => return,
             }
-        });
-        match select(pin!(work), extending).await {
-            Either::Left((done, _)) => done,
-            Either::Right((never, _)) => never,
         }
     }
 
@@ -124,40 +177,63 @@ where
         &self,
         tag: &Q::Tag,
         attempt: u32,
-        handled: Option<Result<Handled, Error>>,
+        handled: Result<Handled, Unhandled>,
     ) -> Landed {
+        let is_last = self.options.is_last(attempt);
+        let has_failed = matches!(
+            handled,
+            Err(Unhandled::Failed(_, Trouble::Call) | Unhandled::Unmarked(_, Trouble::Call))
+        );
         let mut closed = None;
         let (fate, answer) = match handled {
-            Some(Ok(Handled::Ran)) => (Fate::Ran, self.queue.ack(tag).await),
-            Some(Ok(Handled::Duplicate)) => (Fate::Duplicate, self.queue.ack(tag).await),
+            Ok(Handled::Ran) => (Fate::Ran, Answer::Ack),
+            Ok(Handled::Duplicate) => (Fate::Duplicate, Answer::Ack),
             // It would be one however often it came.
-            Some(Ok(Handled::Conflict)) => {
-                (Fate::Conflict, self.queue.set_aside(tag, &conflict()).await)
+            Ok(Handled::Conflict) => (Fate::Conflict, Answer::SetAside(conflict())),
+            Err(Unhandled::Lost) => (Fate::Lost, Answer::Nothing),
+            Err(why) => {
+                if let Unhandled::Failed(_, Trouble::Closed)
+                | Unhandled::Unmarked(_, Trouble::Closed) = &why
+                {
+                    closed = Some(Error::nothing_done(ErrorKind::Closed));
+                }
+                let fate = match &why {
+                    Unhandled::TooOften => Fate::SetAside,
+                    _ if has_failed && is_last => Fate::SetAside,
+                    Unhandled::Unmarked(..) => Fate::Unmarked,
+                    _ if has_failed => Fate::Failed,
+                    _ => Fate::GivenBack,
+                };
+                let error = why.into_error();
+                match fate {
+                    Fate::SetAside => (fate, Answer::SetAside(error)),
+                    _ => (fate, Answer::GiveBack(error)),
+                }
             }
-            Some(Err(error)) => match Trouble::of(&error, self.load()) {
-                Trouble::Call if self.options.is_last(attempt) => {
-                    (Fate::SetAside, self.queue.set_aside(tag, &error).await)
-                }
-                Trouble::Call => (Fate::Failed, self.queue.nack(tag, &error).await),
-                trouble => {
-                    let answer = self.queue.nack(tag, &error).await;
-                    closed = (trouble == Trouble::Closed).then_some(error);
-                    (Fate::GivenBack, answer)
-                }
-            },
-            None => (Fate::GivenBack, self.queue.nack(tag, &not_begun()).await),
         };
-        if answer.is_err() {
-            self.queue_failed();
-        }
-        Landed { fate, is_settled: answer.is_ok(), closed }
+        Landed { fate, has_failed, is_settled: self.answered(tag, &answer).await, closed }
     }
 
-    /// What the store's calls carry.
-    fn load(&self) -> Load {
-        match self.handler.mode() {
-            Mode::MarkAfter(_) => Load::Nothing,
-            Mode::Atomic(_) => Load::Effect,
+    /// Whether the queue took an answer.
+    async fn answered(&self, tag: &Q::Tag, answer: &Answer) -> bool {
+        let call = match answer {
+            Answer::Ack => self.queue.ack(tag),
+            Answer::GiveBack(error) => self.queue.nack(tag, error),
+            Answer::SetAside(error) => self.queue.set_aside(tag, error),
+            Answer::Nothing => return true,
+        };
+        match select(call, pin!(self.leave.raised())).await {
+            Either::Left((Ok(()), _)) => true,
+            // There is nothing left to settle.
+            Either::Left((Err(error), _)) if error.is::<NotInFlight>() => true,
+            Either::Left((Err(error), _)) => {
+                self.queue_failed(&error);
+                false
+            }
+            Either::Right(_) => {
+                self.queue_failed(&"the queue did not answer before the end".into());
+                false
+            }
         }
     }
 }
@@ -166,9 +242,4 @@ where
 fn conflict() -> Error {
     let problem = "its event was handled before, with another payload".to_string();
     Error::nothing_done(ErrorKind::InvalidSetting { field: "message", problem })
-}
-
-/// Why a message is given back that was not looked at.
-fn not_begun() -> Error {
-    Error::nothing_done(ErrorKind::Work).with_source("it was not begun: the consumer ends")
 }

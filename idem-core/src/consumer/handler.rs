@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
     outside::{Outside, guarded, unless_panic},
-    patience::NoPatience,
+    patience::{NoPatience, Unhandled},
 };
 use crate::{
     EffectError, Error, ErrorKind, Fingerprint, Idem, Key, Request, Retention, Space, Span, Store,
@@ -24,12 +24,13 @@ pub enum Handled {
     Conflict,
 }
 
-/// Runs a consumer's handler once per event: a duplicate does not run, a success is marked, a failure is
-/// not.
+/// Runs a consumer's handler on each event that is not marked: a duplicate does not run, a success is marked, a
+/// failure is not.
 ///
-/// There are two modes. If the handler's effect lies in the store, make the handler
+/// There are two modes: an atomic handler takes effect once per consumer and event, one whose effect lies outside
+/// runs at least once. If the handler's effect lies in the store, make the handler
 /// [atomic](Handler::atomic): its writes and the mark are one commit. If it lies outside, use
-/// [`Handler::new`]: the mark follows the success, so a crash between the two, or two deliveries at the
+/// [`Handler::outside`]: the mark follows the success, so a crash between the two, or two deliveries at the
 /// same time, run it twice. The [module](super) says what each promises.
 pub struct Handler<S: Store, M> {
     idem: Idem<S>,
@@ -64,7 +65,7 @@ impl<S: Store + 'static, M: Send + Sync + 'static> Handler<S, M> {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidKey`] if `consumer` is no good name.
-    pub fn new<F, R, E>(idem: &Idem<S>, consumer: &str, handle: F) -> Result<Self, Error>
+    pub fn outside<F, R, E>(idem: &Idem<S>, consumer: &str, handle: F) -> Result<Self, Error>
     where
         F: Fn(M) -> R + Send + Sync + 'static,
         R: Future<Output = Result<(), E>> + Send + 'static,
@@ -152,7 +153,9 @@ impl<S: Store + 'static, M: Send + Sync + 'static> Handler<S, M> {
         message: M,
     ) -> impl Future<Output = Result<Handled, Error>> + Send {
         // Said to be Send here, where the store is any store: see `Idem::execute`.
-        async move { self.attempt(event_id, message, &mut NoPatience).await }
+        async move {
+            self.attempt(event_id, message, &mut NoPatience).await.map_err(Unhandled::into_error)
+        }
     }
 
     /// What is asked of the store for an event.

@@ -1,7 +1,8 @@
-//! Consumers of at-least-once queues and event buses: each event takes effect once per consumer.
+//! Consumers of at-least-once queues and event buses: a handler whose effect lies in the store takes effect once per
+//! consumer and event; one whose effect lies outside runs at least once.
 //!
-//! A [`Queue`] delivers messages, some of them more than once. A [`Handler`] runs once per consumer and event,
-//! and leaves a mark. [`consume`] stands between the two until it is told to end, and [`drain`] until the queue
+//! A [`Queue`] delivers messages, some of them more than once. A [`Handler`] leaves a mark on each event that it has
+//! handled, and does not run on a marked one. [`consume`] stands between the two until it is told to end, and [`drain`] until the queue
 //! is empty: they ack only after the commit of the mark. Who has a loop of its own uses [`Handler::handle`], or
 //! the marks alone: a [`Recorder`].
 //!
@@ -12,7 +13,8 @@
 //! async fn run<Q, S>(
 //!     queue: &Q,
 //!     idem: &Idem<S>,
-//!     shutdown: impl Future<Output = ()> + Send,
+//!     // In a program, `async { let _ = tokio::signal::ctrl_c().await; }`.
+//!     shutdown: impl Future + Send,
 //! ) -> Result<Consumed, Error>
 //! where
 //!     Q: Queue<Message = u64>,
@@ -34,7 +36,7 @@
 //! # Two modes
 //!
 //! An [atomic](Handler::atomic) handler writes through the store's transaction, and its writes and the mark are
-//! one commit. The effect of the [other](Handler::new) lies outside the store, and the mark follows its success.
+//! one commit. The effect of the [other](Handler::outside) lies outside the store, and the mark follows its success.
 //! When the process dies, or the machine, the queue delivers again what was not acked:
 //!
 //! | it dies | atomic | mark after |
@@ -69,19 +71,27 @@
 //! # Failures
 //!
 //! - A handler that fails, or panics: the message is given back with the reason, and set aside, as a dead
-//!   letter, when the delivery that failed was the last of its [attempts](Options::attempts).
+//!   letter, when the delivery that failed was the last of its [attempts](Options::attempts). Failures in a row slow
+//!   the loop down, until a handler succeeds.
+//! - A message that kills its worker: when it was delivered more often than its attempts it is set aside and does not
+//!   run.
 //! - A store that fails for a while (busy, not reached, read-only, full, denied, or in doubt): the deliveries
 //!   stay in hand, their calls are made again ever more slowly, and nothing new is received. That costs no
-//!   attempts, and a handler that has run does not run again for it. So does a delivery wait whose key is in
-//!   use.
+//!   attempts, and a handler that has run does not run again for it. The same goes for an error of the engine's own,
+//!   or of what is stored, if the event's key cannot be read either; if it can, the delivery has failed.
+//! - A key that is in use: the delivery waits for its lease's end, and costs no attempt.
 //! - A queue that fails: it is asked again, ever more slowly. A delivery that could not be settled comes again,
-//!   as a duplicate if it was handled.
+//!   as a duplicate if it was handled. One that [is not in flight](NotInFlight) any more is no failure.
 //! - A closed store, and settings that make no sense: the loop ends with the error.
+//!
+//! What the loop rides out is counted in [`Consumed`], and told to [`Options::on_trouble`]: set it, or nobody sees
+//! it.
 //!
 //! # The end
 //!
 //! When the future that `consume` was given is ready, nothing more is begun: what runs is finished and settled,
-//! what was received and not begun is given back. Dropping the loop's own future is as safe as a crash, and no
+//! what was received and not begun is given back. That takes no longer than [`Options::end_within`]; then what is left
+//! is given back as well, and what lay outside and was not marked ([`Consumed::unmarked`]) runs again. Dropping the loop's own future is as safe as a crash, and no
 //! better.
 
 mod attempt;
@@ -91,13 +101,14 @@ mod handler;
 mod options;
 mod outside;
 mod patience;
+mod places;
 mod queue;
 mod recorder;
 mod signal;
 mod turns;
 
-pub use consume::{Consumed, consume, drain};
+pub use consume::{Consumed, CutShort, consume, drain};
 pub use handler::{Handled, Handler};
 pub use options::Options;
-pub use queue::{Delivery, Queue};
+pub use queue::{Delivery, NotInFlight, Queue};
 pub use recorder::{Marked, Recorder};

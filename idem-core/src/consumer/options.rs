@@ -1,6 +1,6 @@
 //! How a queue is consumed.
 
-use std::time::Duration;
+use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 
 use crate::{Error, ErrorKind, Retention, Span, back_off::BackOff, error::Field};
 
@@ -17,7 +17,7 @@ use crate::{Error, ErrorKind, Retention, Span, back_off::BackOff, error::Field};
 ///     .attempts(3)
 ///     .back_off(Duration::from_millis(50), Duration::from_secs(10));
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "options do nothing until they are used"]
 pub struct Options {
     concurrency: usize,
@@ -26,6 +26,24 @@ pub struct Options {
     back_off: BackOff,
     idle: Duration,
     horizon: Option<Duration>,
+    end_within: Duration,
+    on_trouble: Option<OnTrouble>,
+}
+
+type OnTrouble = Arc<dyn Fn(&(dyn StdError + 'static)) + Send + Sync>;
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("concurrency", &self.concurrency)
+            .field("batch", &self.batch)
+            .field("attempts", &self.attempts)
+            .field("back_off", &self.back_off)
+            .field("idle", &self.idle)
+            .field("horizon", &self.horizon)
+            .field("end_within", &self.end_within)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Options {
@@ -39,6 +57,8 @@ impl Default for Options {
             back_off,
             idle: Duration::from_millis(100),
             horizon: None,
+            end_within: Duration::from_secs(10),
+            on_trouble: None,
         }
     }
 }
@@ -52,7 +72,8 @@ impl Options {
     /// How many deliveries are in flight here at a time; 1 unless told, so that messages are handled in the
     /// order in which they are delivered.
     ///
-    /// With more they overlap, but for those of one event, which wait for each other.
+    /// With more they overlap, but for those of one event, which wait for each other. A queue that delivers more
+    /// than it was asked for does not make more handlers run at a time.
     pub fn concurrency(mut self, deliveries: usize) -> Self {
         self.concurrency = deliveries;
         self
@@ -67,7 +88,14 @@ impl Options {
 
     /// After how many deliveries a message whose handler fails again is set aside; 5 unless told.
     ///
-    /// The queue counts: also a delivery that was given back unhandled, or that nobody settled, is one.
+    /// The queue counts: also a delivery that was given back unhandled, or that nobody settled, is one. A message
+    /// that is delivered more often than this is not handled any more: it is acked if its event was handled, else
+    /// set aside, since it may be what kills its workers. So give more than the restarts and crashes of workers
+    /// that a message may live to see.
+    ///
+    /// Handlers that fail one after the other, with no success between, slow the loop down as a failing store
+    /// does ([`back_off`](Options::back_off)), so that an outage of what they depend on does not use up the
+    /// attempts of a whole queue in a moment.
     pub fn attempts(mut self, deliveries: u32) -> Self {
         self.attempts = Some(deliveries);
         self
@@ -82,6 +110,10 @@ impl Options {
     /// How long to wait after the queue or the store has failed: `first`, doubled after each further failure
     /// in a row up to `longest`, each time shortened at random by up to a half; 100 milliseconds and 30 seconds
     /// unless told.
+    ///
+    /// As long is nothing received after handlers have failed in a row: as many failures as there are handlers at
+    /// a time ([`concurrency`](Options::concurrency)) count as one, and a success ends the pause. A delivery whose
+    /// key is held by a lease waits as long, and not beyond the lease's end.
     pub fn back_off(mut self, first: Duration, longest: Duration) -> Self {
         self.back_off = BackOff { first, longest };
         self
@@ -106,6 +138,33 @@ impl Options {
         self
     }
 
+    /// How long the end may take, from when `until` is ready; 10 seconds unless told.
+    ///
+    /// Then what is still running is dropped and given back, and so is what waits for the store. A handler outside
+    /// the store that was cut short, or that ran and could not be marked by then, runs again. A queue that does not
+    /// answer is waited for as long again at most.
+    pub fn end_within(mut self, longest: Duration) -> Self {
+        self.end_within = longest;
+        self
+    }
+
+    /// What to do with each failure of the queue and of the store that the loop rides out, and with the one that
+    /// ends it: log it, say. It is called where the loop runs: it must not block, nor panic.
+    ///
+    /// A queue's failure is the error that the queue returned; a store's is an [`Error`].
+    ///
+    /// ```
+    /// use idem_core::consumer::Options;
+    /// let options = Options::new().on_trouble(|error| eprintln!("the consumer goes on: {error}"));
+    /// ```
+    pub fn on_trouble(
+        mut self,
+        tell: impl Fn(&(dyn StdError + 'static)) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_trouble = Some(Arc::new(tell));
+        self
+    }
+
     /// Refuses what makes no sense.
     ///
     /// # Errors
@@ -127,6 +186,7 @@ impl Options {
             return Err(invalid("back_off", "the longest pause is shorter than the first"));
         }
         Span::new("idle", self.idle)?;
+        Span::new("end_within", self.end_within)?;
         self.horizon.map_or(Ok(()), |horizon| Span::new("horizon", horizon).map(drop))
     }
 
@@ -168,6 +228,32 @@ impl Options {
     /// Whether a message whose handler failed again in that attempt is to be set aside.
     pub(super) fn is_last(&self, attempt: u32) -> bool {
         self.attempts.is_some_and(|attempts| attempt >= attempts)
+    }
+
+    /// Whether a message is not to be handled any more in that attempt.
+    pub(super) fn is_beyond(&self, attempt: u32) -> bool {
+        self.attempts.is_some_and(|attempts| attempt > attempts)
+    }
+
+    /// How long to leave the queue alone after so many handlers have failed in a row.
+    pub(super) fn pause_after(&self, failures: usize) -> Duration {
+        let rounds = failures.div_ceil(self.concurrency.max(1));
+        self.back_off.pause(u32::try_from(rounds).unwrap_or(u32::MAX))
+    }
+
+    /// How many handlers may be at it at a time.
+    pub(super) fn places(&self) -> usize {
+        self.concurrency
+    }
+
+    pub(super) fn longest_end(&self) -> Duration {
+        self.end_within
+    }
+
+    pub(super) fn tell(&self, error: &(dyn StdError + 'static)) {
+        if let Some(tell) = &self.on_trouble {
+            tell(error);
+        }
     }
 
     pub(super) fn pauses(&self) -> BackOff {
@@ -216,6 +302,7 @@ mod tests {
         for bad in [Duration::ZERO, Duration::MAX] {
             assert_eq!(refused(new().idle(bad)), Some("idle"));
             assert_eq!(refused(new().horizon(bad)), Some("horizon"));
+            assert_eq!(refused(new().end_within(bad)), Some("end_within"));
         }
     }
 
@@ -250,6 +337,21 @@ mod tests {
     fn the_last_attempt_is_the_one_of_that_number() {
         let options = Options::new().attempts(3);
         assert_eq!([1, 2, 3, 4].map(|n| options.is_last(n)), [false, false, true, true]);
-        assert!(!Options::new().attempts_without_end().is_last(u32::MAX));
+        assert_eq!([1, 2, 3, 4].map(|n| options.is_beyond(n)), [false, false, false, true]);
+        let endless = Options::new().attempts_without_end();
+        assert!(!endless.is_last(u32::MAX) && !endless.is_beyond(u32::MAX));
+    }
+
+    #[test]
+    fn as_many_failures_as_there_are_handlers_at_a_time_count_as_one() {
+        let options = Options::new().concurrency(4).back_off(SECOND, 8 * SECOND);
+        for (failures, whole) in [(1, 1), (4, 1), (5, 2), (8, 2), (9, 4), (13, 8), (usize::MAX, 8)]
+        {
+            let pause = options.pause_after(failures);
+            assert!(
+                pause >= whole * SECOND / 2 && pause <= whole * SECOND,
+                "{failures}: {pause:?}"
+            );
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What a consumer needs of a queue.
 
-use std::time::Duration;
+use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
@@ -8,6 +8,74 @@ use crate::{Error, error::BoxError};
 
 /// An at-least-once queue: what is received stays in flight until it is settled (acked, given back or set
 /// aside), and comes again if it is not.
+///
+/// An implementation needs the crate `async-trait`. A small one, over a table's rows or a channel, say:
+///
+/// ```
+/// use std::{collections::VecDeque, sync::Mutex, time::Duration};
+///
+/// use async_trait::async_trait;
+/// use idem_core::consumer::{Delivery, NotInFlight, Queue};
+/// use idem_core::{BoxError, Error};
+///
+/// /// Event ids and amounts, handed out one at a time; what is in flight is kept beside.
+/// #[derive(Default)]
+/// struct Payments {
+///     ready: Mutex<VecDeque<(String, u64)>>,
+///     in_flight: Mutex<Vec<(String, u64)>>,
+/// }
+///
+/// impl Payments {
+///     fn take(&self, event: &str) -> Result<(String, u64), BoxError> {
+///         let mut in_flight = self.in_flight.lock().map_err(|_| "a caller panicked")?;
+///         match in_flight.iter().position(|(id, _)| id == event) {
+///             Some(place) => Ok(in_flight.swap_remove(place)),
+///             None => Err(NotInFlight::new(event).into()),
+///         }
+///     }
+/// }
+///
+/// #[async_trait]
+/// impl Queue for Payments {
+///     type Message = u64;
+///     type Tag = String;
+///
+///     async fn receive(&self, _: usize) -> Result<Vec<Delivery<u64, String>>, BoxError> {
+///         let next = self.ready.lock().map_err(|_| "a caller panicked")?.pop_front();
+///         let Some((event, amount)) = next else { return Ok(Vec::new()) };
+///         self.in_flight.lock().map_err(|_| "a caller panicked")?.push((event.clone(), amount));
+///         Ok(vec![Delivery::new(event.clone(), amount, event)])
+///     }
+///
+///     async fn ack(&self, event: &String) -> Result<(), BoxError> {
+///         self.take(event).map(drop)
+///     }
+///
+///     async fn nack(&self, event: &String, _: &Error) -> Result<(), BoxError> {
+///         let message = self.take(event)?;
+///         self.ready.lock().map_err(|_| "a caller panicked")?.push_back(message);
+///         Ok(())
+///     }
+///
+///     async fn set_aside(&self, event: &String, reason: &Error) -> Result<(), BoxError> {
+///         let (event, amount) = self.take(event)?;
+///         eprintln!("{event} of {amount} is set aside: {}", reason.with_causes());
+///         Ok(())
+///     }
+///
+///     async fn extend(&self, _: &String) -> Result<(), BoxError> {
+///         Ok(())
+///     }
+///
+///     fn visibility(&self) -> Option<Duration> {
+///         None
+///     }
+///
+///     fn horizon(&self) -> Option<Duration> {
+///         None
+///     }
+/// }
+/// ```
 #[async_trait]
 pub trait Queue: Send + Sync {
     /// What is delivered.
@@ -15,7 +83,8 @@ pub trait Queue: Send + Sync {
     /// Identifies one delivery of a message to its queue.
     type Tag: Send + Sync;
 
-    /// At most `max` deliveries, as many as are there; none when the queue has nothing to give.
+    /// At most `max` deliveries, as many as are there; none when the queue has nothing to give. More are handled
+    /// as well, no more at a time.
     ///
     /// A queue that can wait for a message may do so for a while: a second, say, and not for long, since a
     /// consumer that is told to end waits for the answer.
@@ -33,20 +102,29 @@ pub trait Queue: Send + Sync {
     /// Removes a delivered message for good.
     ///
     /// # Errors
-    /// The queue's own; also if the delivery is no longer in flight here, and then it settles nothing.
+    /// [`NotInFlight`] if the delivery is no longer in flight here, and then it settles nothing; the queue's own.
+    ///
+    /// # Cancel safety
+    /// The delivery is settled or not; if not, the message comes again.
     async fn ack(&self, tag: &Self::Tag) -> Result<(), BoxError>;
 
     /// Gives a delivered message back, to be delivered again, at once or later as the queue sees fit; `reason`
-    /// says why.
+    /// says why. Its own text does not hold the handler's words: [`Error::with_causes`] does.
     ///
     /// # Errors
+    /// As [`Queue::ack`].
+    ///
+    /// # Cancel safety
     /// As [`Queue::ack`].
     async fn nack(&self, tag: &Self::Tag, reason: &Error) -> Result<(), BoxError>;
 
     /// Sets a delivered message aside for good (a dead letter), so that it is not delivered again; `reason`
-    /// says why.
+    /// says why. Its own text does not hold the handler's words: [`Error::with_causes`] does.
     ///
     /// # Errors
+    /// As [`Queue::ack`].
+    ///
+    /// # Cancel safety
     /// As [`Queue::ack`].
     async fn set_aside(&self, tag: &Self::Tag, reason: &Error) -> Result<(), BoxError>;
 
@@ -60,13 +138,88 @@ pub trait Queue: Send + Sync {
     async fn extend(&self, tag: &Self::Tag) -> Result<(), BoxError>;
 
     /// How long a delivery stays in flight unless it is settled or extended; none if it does so until its
-    /// consumer is gone.
+    /// consumer is gone. Zero is refused before anything is received.
     fn visibility(&self) -> Option<Duration>;
 
     /// How long after its first delivery the queue may still deliver a message, or another of the same event,
     /// again; none if there is no such bound.
     fn horizon(&self) -> Option<Duration>;
 }
+
+macro_rules! queue_behind {
+    ($pointer:ty) => {
+        #[async_trait]
+        impl<Q: Queue + ?Sized> Queue for $pointer {
+            type Message = Q::Message;
+            type Tag = Q::Tag;
+
+            async fn receive(
+                &self,
+                max: usize,
+            ) -> Result<Vec<Delivery<Self::Message, Self::Tag>>, BoxError> {
+                (**self).receive(max).await
+            }
+
+            async fn ack(&self, tag: &Self::Tag) -> Result<(), BoxError> {
+                (**self).ack(tag).await
+            }
+
+            async fn nack(&self, tag: &Self::Tag, reason: &Error) -> Result<(), BoxError> {
+                (**self).nack(tag, reason).await
+            }
+
+            async fn set_aside(&self, tag: &Self::Tag, reason: &Error) -> Result<(), BoxError> {
+                (**self).set_aside(tag, reason).await
+            }
+
+            async fn extend(&self, tag: &Self::Tag) -> Result<(), BoxError> {
+                (**self).extend(tag).await
+            }
+
+            fn visibility(&self) -> Option<Duration> {
+                (**self).visibility()
+            }
+
+            fn horizon(&self) -> Option<Duration> {
+                (**self).horizon()
+            }
+        }
+    };
+}
+
+queue_behind!(&Q);
+queue_behind!(Arc<Q>);
+queue_behind!(Box<Q>);
+
+/// A delivery is not in flight with who asked: it was settled before, or taken back, or is another's by now.
+/// Nothing was done.
+///
+/// What a [`Queue`] returns, boxed. [`consume`](super::consume) takes it for no failure of the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotInFlight {
+    delivery: String,
+}
+
+impl NotInFlight {
+    /// The delivery that is identified so to who reads about it.
+    pub fn new(delivery: impl fmt::Display) -> Self {
+        Self { delivery: delivery.to_string() }
+    }
+
+    /// What identifies the delivery.
+    #[must_use]
+    pub fn delivery(&self) -> &str {
+        &self.delivery
+    }
+}
+
+impl fmt::Display for NotInFlight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the delivery {} is not in flight here", self.delivery)
+    }
+}
+
+impl StdError for NotInFlight {}
 
 /// One delivery of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
