@@ -1,7 +1,5 @@
 //! What is delivered, and what identifies a delivery.
 
-use std::fmt;
-
 use bytes::Bytes;
 
 /// An entry of a stream.
@@ -28,26 +26,3 @@ pub struct Tag {
     pub(super) id: String,
     pub(super) attempt: u64,
 }
-
-/// The delivery is not in flight with this consumer: it was settled before, has been taken over by another, or its
-/// entry or its group is gone. Nothing was done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct NotInFlight {
-    /// The entry's id.
-    pub id: String,
-    /// The number of the delivery, from 1.
-    pub attempt: u64,
-}
-
-impl fmt::Display for NotInFlight {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "delivery {} of the entry {} is not in flight with this consumer",
-            self.attempt, self.id
-        )
-    }
-}
-
-impl std::error::Error for NotInFlight {}

@@ -38,8 +38,8 @@
 //! itself included: what was left by one that is gone, by a receive that was dropped, by an answer that was lost. Then
 //! it reads what is new, and if there is neither it waits for a [`block`](StreamBuilder::block). After one that was
 //! filled by what was left over, the next begins with what is new, so that entries which fail for ever do not stop the
-//! others. It returns 1,000 entries at most, and goes through 1,000 that are in flight, or more; the next goes on from
-//! there. Each receive that waits has a connection of its own, for as long as it does.
+//! others. It returns 1,000 entries at most. If it finds none to take over it goes through 1,000 that are in flight, or
+//! more; once it has taken some it goes through fewer. The next goes on from there. Each receive that waits has a connection of its own, for as long as it does.
 //!
 //! A delivery's `attempt` is the server's count of its deliveries: those that never arrived count too, and so do those
 //! to workers that died of it. Giving back and extending do not.
@@ -49,7 +49,7 @@
 //!
 //! # Settling
 //! A delivery is settled only while it is in flight with the consumer that received it, in that very delivery: else it
-//! is [`NotInFlight`], and nothing is done. So a late ack does not settle what another worker has taken over. A call
+//! is [`NotInFlight`](idem_core::consumer::NotInFlight), and nothing is done. So a late ack does not settle what another worker has taken over. A call
 //! whose answer was lost asks again, and finds what it has done.
 //!
 //! - An ack leaves the entry in the stream, for other groups.
@@ -60,14 +60,16 @@
 //!   `idem:attempts`, and after them the entry's own. An entry of more than 3,900 fields cannot be set aside.
 //!
 //! # What to choose
-//! - **The visibility**: longer than the slowest handler, or extend the delivery while the handler runs. What outlives
-//!   it is handled twice at the same time; an atomic [`Handler`](idem_core::consumer::Handler) counts it once all the
-//!   same. A worker that died is noticed as late as this.
+//! - **The visibility**: how late a worker that died is noticed. [`consume`](idem_core::consumer::consume) and
+//!   [`drain`](idem_core::consumer::drain) extend what they have in hand by themselves; three times what the server may
+//!   take to answer is enough for them. In a loop of your own it must be longer than all that was received together
+//!   takes, the last of a batch included, unless you extend each delivery. What outlives it is handled twice at the
+//!   same time; an atomic [`Handler`](idem_core::consumer::Handler) counts it once all the same.
 //! - **The event's id**: in a field, and named by [`StreamBuilder::event_id_field`], wherever a producer may send an
 //!   event twice. One that sends again after an error makes a second entry, with an id of its own.
-//! - **The consumer's name**: leave it, or give each worker a name that it keeps. The server remembers every name. A
-//!   consumer may be deleted (`XGROUP DELCONSUMER`) only when nothing is pending with it: what is would never be
-//!   delivered again.
+//! - **The consumer's name**: leave it, or give each worker a name that it keeps. The server remembers every name until
+//!   [`StreamQueue::close`], which deletes the consumer if nothing is pending with it. Never delete one by hand
+//!   (`XGROUP DELCONSUMER`) with which something is: that would not be delivered again.
 //!
 //! # How long marks must live
 //! An entry is delivered again for as long as it is pending, be it for years; a group that is lost, or was made anew by
@@ -98,8 +100,8 @@
 //! A user of the server's access control needs, with your names:
 //!
 //! ```text
-//! user shop on >secret ~orders ~orders:dead +eval +evalsha +info +time +xgroup|create +xreadgroup +xautoclaim
-//!     +xpending +xclaim +xack +xadd +xrange
+//! user shop on >secret ~orders ~orders:dead +eval +evalsha +info +time +xgroup|create +xgroup|delconsumer
+//!     +xreadgroup +xautoclaim +xpending +xclaim +xack +xadd +xrange
 //! ```
 //!
 //! besides `+select` for a database other than 0.
@@ -113,7 +115,7 @@ mod reply;
 mod settle;
 
 pub use builder::StreamBuilder;
-pub use message::{Message, NotInFlight, Tag};
+pub use message::{Message, Tag};
 pub use queue::StreamQueue;
 
 /// The consumer in whose name the server keeps what was given back, until it is delivered again.

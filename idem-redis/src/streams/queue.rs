@@ -12,7 +12,7 @@ use super::{
     Message, StreamBuilder, Tag,
     inner::Inner,
     reply::{self, Delivered},
-    settle::{Action, with_causes},
+    settle::Action,
 };
 use crate::failure::Meaning;
 
@@ -84,6 +84,21 @@ impl StreamQueue {
         self.add(&command).await
     }
 
+    /// Deletes this consumer from its group, so that the server need not remember its name, and says whether it
+    /// did: not while something is pending with it, in flight or left over, which would never be delivered again.
+    ///
+    /// Call it when the last loop on this queue and its clones has ended: one that receives makes the consumer
+    /// again. Closing twice is harmless. It needs the right to `xgroup|delconsumer`.
+    ///
+    /// # Errors
+    /// The server's own.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped the consumer is deleted or not.
+    pub async fn close(&self) -> Result<bool, Error> {
+        self.0.leave().await
+    }
+
     /// Sends a command that adds an entry. One whose answer is lost may have run: it is not sent again.
     async fn add(&self, command: &redis::Cmd) -> Result<String, Error> {
         let link = &self.0.commands;
@@ -135,7 +150,7 @@ impl Queue for StreamQueue {
     }
 
     async fn set_aside(&self, tag: &Tag, reason: &Error) -> Result<(), BoxError> {
-        self.0.settle(tag, Action::SetAside(with_causes(reason))).await
+        self.0.settle(tag, Action::SetAside(reason.with_causes().to_string())).await
     }
 
     async fn extend(&self, tag: &Tag) -> Result<(), BoxError> {

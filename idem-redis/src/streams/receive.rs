@@ -24,7 +24,8 @@ static CLAIM: LazyLock<Script> =
 /// How many entries are received at once, so that the server is not held up.
 const MOST: usize = 1_000;
 
-/// How many entries in flight are gone through in a receive, at least.
+/// How many entries in flight a receive goes through that finds none to take, at least. A look goes through ten times
+/// as many as are still wanted: once some were taken, through fewer.
 const LOOKED_THROUGH: usize = 1_000;
 
 /// The connections of those who wait for entries. Each has one of its own: a command that waits on the server holds

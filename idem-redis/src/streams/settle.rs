@@ -1,11 +1,11 @@
 //! Settling a delivery, and keeping it in flight.
 
-use std::{error::Error as _, fmt::Write, sync::LazyLock};
+use std::sync::LazyLock;
 
-use idem_core::{BoxError, Certainty, Error};
+use idem_core::{BoxError, Certainty, Error, consumer::NotInFlight};
 use redis::Cmd;
 
-use super::{GIVEN_BACK, NotInFlight, Tag, inner::Inner, reply};
+use super::{GIVEN_BACK, Tag, inner::Inner, reply};
 use crate::{
     failure::{Failure, Meaning},
     script::Script,
@@ -18,6 +18,10 @@ static SET_ASIDE: LazyLock<Script> =
 /// Needs no memory.
 static SETTLE: LazyLock<Script> =
     LazyLock::new(|| Script::new("#!lua flags=allow-oom", include_str!("settle.lua")));
+
+/// Needs no memory.
+static LEAVE: LazyLock<Script> =
+    LazyLock::new(|| Script::new("#!lua flags=allow-oom", include_str!("leave.lua")));
 
 /// What is to become of a delivery.
 pub(super) enum Action {
@@ -63,6 +67,33 @@ impl Action {
 }
 
 impl Inner {
+    /// Deletes the consumer, if nothing is pending with it; whether it is gone. Asking twice is harmless.
+    pub(super) async fn leave(&self) -> Result<bool, Error> {
+        let mut patience = self.commands.patience();
+        loop {
+            match self.try_to_leave().await {
+                Ok(is_gone) => return Ok(is_gone),
+                Err(failure) => patience.bear(failure).await?,
+            }
+        }
+    }
+
+    async fn try_to_leave(&self) -> Result<bool, Failure> {
+        let nonce = self.next_nonce();
+        let fill = |command: &mut Cmd| {
+            command.arg(1).arg(&self.stream).arg(nonce).arg(&self.group).arg(&self.consumer);
+        };
+        let answer = match self.commands.eval(&LEAVE, fill).await {
+            Err(failure) if failure.cause.code() == Some("NOGROUP") => return Ok(true),
+            answer => answer?,
+        };
+        match reply::settled(answer, nonce).as_deref() {
+            Some("gone") => Ok(true),
+            Some("pending") => Ok(false),
+            _ => Err(self.commands.misunderstood()),
+        }
+    }
+
     pub(super) async fn settle(&self, tag: &Tag, action: Action) -> Result<(), BoxError> {
         let mut patience = self.commands.patience();
         let mut lost = false;
@@ -71,8 +102,8 @@ impl Inner {
                 Ok(Found::Here) => return Ok(()),
                 Ok(found) if lost && action.is_done(found) => return Ok(()),
                 Ok(_) => {
-                    let Tag { id, attempt } = tag.clone();
-                    return Err(NotInFlight { id, attempt }.into());
+                    let Tag { id, attempt } = tag;
+                    return Err(NotInFlight::new(format!("{attempt} of the entry {id}")).into());
                 }
                 Err(failure) => failure,
             };
@@ -110,16 +141,4 @@ impl Inner {
             _ => Err(self.commands.misunderstood()),
         }
     }
-}
-
-/// An error with all its causes: an error's own text does not show what the handler said.
-pub(super) fn with_causes(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        // Writing to a string does not fail.
-        let _ = write!(text, ": {error}");
-        cause = error.source();
-    }
-    text
 }

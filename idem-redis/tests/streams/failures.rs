@@ -157,6 +157,7 @@ async fn a_right_that_is_lacking_is_told() {
         "+info",
         "+time",
         "+xgroup|create",
+        "+xgroup|delconsumer",
         "+xreadgroup",
         "+xautoclaim",
         "+xpending",

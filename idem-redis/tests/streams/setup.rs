@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use idem_core::{
     BoxError, EffectError, Error, ErrorKind, Idem, Space, Store, Transaction,
-    consumer::{Consumed, Delivery, Handler, Options, Queue, drain},
+    consumer::{Consumed, Delivery, Handler, NotInFlight, Options, Queue, drain},
 };
 use idem_redis::{
     RedisStore, RedisTransaction,
-    streams::{Message, NotInFlight, StreamBuilder, StreamQueue, Tag},
+    streams::{Message, StreamBuilder, StreamQueue, Tag},
     testing::Server,
 };
 
@@ -70,12 +70,11 @@ pub(crate) fn refused(settled: Result<(), BoxError>, tag: &Tag) {
     let error = settled.unwrap_err();
     let refusal = error.downcast_ref::<NotInFlight>();
     let refusal = refusal.unwrap_or_else(|| panic!("another error: {error:?}"));
-    let expected = format!(
-        "delivery {} of the entry {} is not in flight with this consumer",
-        refusal.attempt, refusal.id
-    );
+    let expected = format!("the delivery {} is not in flight here", refusal.delivery());
     assert_eq!(refusal.to_string(), expected);
-    assert!(format!("{tag:?}").contains(&refusal.id));
+    let (attempt, id) = refusal.delivery().split_once(" of the entry ").unwrap();
+    let tag = format!("{tag:?}");
+    assert!(tag.contains(id) && tag.contains(attempt), "{tag}: {refusal}");
 }
 
 /// The library's error in a queue's.
