@@ -50,7 +50,7 @@ async fn main() -> Result<(), Failure> {
         println!("{event_id} of {amount}: {reason}");
     }
 
-    // Until it is told to end, in a program by `tokio::signal::ctrl_c()`: what is running then is finished.
+    // Until it is told to end, in a program by `async { let _ = tokio::signal::ctrl_c().await; }`: what is running then is finished.
     queue.send("deposit-4", 7);
     let until_handled = async {
         while !queue.is_empty() {

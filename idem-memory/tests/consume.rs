@@ -8,14 +8,15 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    task::{Context, Waker},
     time::Duration,
 };
 
 use async_trait::async_trait;
 use idem_conformance::callers::{give_way, until, within};
 use idem_core::{
-    BoxError, Error, Idem,
-    consumer::{Delivery, Handler, Options, Queue, consume},
+    BoxError, Error, Idem, ManualClock, Timestamp,
+    consumer::{Consumed, Delivery, Handler, Options, Queue, consume},
     testing::MemoryQueue,
 };
 use idem_memory::MemoryStore;
@@ -26,13 +27,16 @@ use tokio::{
 
 /// A store, and a handler that counts outside it.
 struct Place {
+    clock: ManualClock,
     idem: Idem<MemoryStore>,
     runs: Arc<AtomicUsize>,
 }
 
 impl Place {
     fn new() -> Self {
-        Self { idem: Idem::new(MemoryStore::new()), runs: Arc::default() }
+        let clock = ManualClock::at(Timestamp::from_millis(0));
+        let store = MemoryStore::builder().clock(clock.clone()).build();
+        Self { clock, idem: Idem::new(store), runs: Arc::default() }
     }
 
     fn outside(&self) -> Handler<MemoryStore, ()> {
@@ -116,6 +120,32 @@ async fn what_the_queue_brings_when_the_loop_is_ended_is_given_back() {
     assert_eq!((consumed.given_back, consumed.ran, place.runs()), (2, 0, 0));
     assert_eq!((queue.queue.ready(), queue.queue.in_flight()), (3, 0));
     assert_eq!(queue.asked.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_queue_that_does_not_answer_holds_up_the_end_for_twice_as_long_at_most() {
+    let place = Place::new();
+    let (asked, open) = (AtomicUsize::new(0), Semaphore::new(0));
+    let queue = Slow { queue: MemoryQueue::new(), asked, open };
+    queue.queue.send("a", ());
+    let (handler, end) = (place.outside(), Notify::new());
+    let longest = Duration::from_secs(5);
+    let options = Options::new().end_within(longest);
+    let (mut consuming, mut context) = (
+        Box::pin(consume(&queue, &handler, &options, end.notified())),
+        Context::from_waker(Waker::noop()),
+    );
+    assert!(consuming.as_mut().poll(&mut context).is_pending());
+    end.notify_one();
+    for _ in 0..2 {
+        assert!(consuming.as_mut().poll(&mut context).is_pending());
+        place.clock.advance(longest - Duration::from_millis(1));
+        assert!(consuming.as_mut().poll(&mut context).is_pending());
+        place.clock.advance(Duration::from_millis(1));
+    }
+    let consumed = within("the end", consuming).await.unwrap();
+    assert_eq!((consumed, place.runs()), (Consumed::default(), 0));
+    assert_eq!(queue.queue.in_flight(), 1, "the queue takes it back by itself");
 }
 
 #[tokio::test]

@@ -266,10 +266,18 @@ pub async fn a_mark_is_tried_on_after_the_end<F: Fixture>() {
             end.notify_one();
             give_way().await;
             gate.open(1);
+            for failed in 1..=5 {
+                until("a failure", || place.steps.failed() == failed).await;
+                give_way().await;
+                place.setup.clock.advance(4 * SECOND);
+            }
+            if !is_made {
+                until("another failure", || place.steps.failed() == 6).await;
+                place.setup.clock.advance(60 * SECOND);
+            }
         };
         let consuming = consume(&place.queue, &handler, &options, end.notified());
-        let consuming = as_time_passes("the end", &place.setup.clock, SECOND / 2, consuming);
-        let (consumed, ()) = join!(consuming, script);
+        let (consumed, ()) = join!(within("the end", consuming), script);
         let consumed = consumed.unwrap();
         assert_eq!((consumed.ran, consumed.unmarked), (u64::from(is_made), u64::from(!is_made)));
         assert_eq!((consumed.given_back, consumed.failed, gate.inside()), (0, 0, 1));
