@@ -312,6 +312,8 @@ macro_rules! __cases {
                 a_visibility_of_zero_is_refused
                 marks_that_may_expire_too_early_are_refused
                 a_closed_store_ends_the_loop_and_gives_back
+                a_queue_that_fails_once_stalls_nobody
+                an_effect_that_races_against_itself_is_set_aside
             }
             consumers_disturbed as queues_disturbed, both_runtimes, [yes] {
                 while_a_mark_cannot_be_made_it_alone_is_tried_again

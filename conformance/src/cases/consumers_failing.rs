@@ -9,8 +9,8 @@ use std::{
 
 use async_trait::async_trait;
 use idem_core::{
-    BoxError, Error, ErrorKind, Fingerprint, Key, Request,
-    consumer::{Consumed, CutShort, Delivery, Handled, Options, Queue, consume, drain},
+    BoxError, Clock, Error, ErrorKind, Fingerprint, Key, Request,
+    consumer::{Consumed, CutShort, Delivery, Handled, Handler, Options, Queue, consume, drain},
     testing::{MemoryQueue, QueueFails},
 };
 use tokio::{join, sync::Notify};
@@ -22,7 +22,7 @@ use super::till::{
 use crate::{
     Fixture,
     callers::{give_way, until, within},
-    setup::Setup,
+    setup::{Setup, Tx, add},
     steps::{LEASE, claimed},
 };
 
@@ -358,4 +358,63 @@ pub async fn a_closed_store_ends_the_loop_and_gives_back<F: Fixture>() {
             assert_eq!(sum.load(Ordering::SeqCst), 0, "nothing runs");
         }
     }
+}
+
+/// 96. Answers that a queue does not take together are one failure of it: the loop soon goes on.
+pub async fn a_queue_that_fails_once_stalls_nobody<F: Fixture>() {
+    const TOGETHER: usize = 64;
+    for mode in [0, 1] {
+        let setup = Setup::<F>::new().await;
+        let till = &Till::both(&setup.idem)[mode];
+        let queue = MemoryQueue::new();
+        for event in 0..TOGETHER + 6 {
+            queue.send(event, pays(1));
+        }
+        queue.fail_acks(TOGETHER);
+        let hour = 3_600 * SECOND;
+        let options = Options::new().concurrency(TOGETHER).batch(TOGETHER).back_off(SECOND, hour);
+        let passing = async {
+            loop {
+                if setup.clock.sleepers() > 0 {
+                    setup.clock.advance(SECOND);
+                }
+                give_way().await;
+            }
+        };
+        let draining = async {
+            tokio::select! {
+                consumed = drained(&queue, &till.handler, &options) => consumed,
+                never = passing => never,
+            }
+        };
+        let before = setup.clock.now();
+        let consumed = within("the rest", draining).await;
+        assert_eq!((counts(consumed), till.sum().await), ([70, 0, 0], 70));
+        assert_eq!((queue.ready(), queue.in_flight()), (0, TOGETHER));
+        let spent = setup.clock.now().since(before);
+        assert!(spent < 100 * SECOND, "it was left alone for {spent:?}");
+    }
+}
+
+/// 98. A message whose effect always loses its race is set aside after its attempts, and others go on.
+pub async fn an_effect_that_races_against_itself_is_set_aside<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let handle = |tx: &mut Tx<F>, payment: &Payment| {
+        if payment.is_broken {
+            let lost = Error::nothing_done(ErrorKind::Contended { attempts: 1 });
+            return Err(lost.of_transaction().into());
+        }
+        add(tx, "sum").map(drop)
+    };
+    let handler = Handler::atomic(&setup.idem, "billing", handle).unwrap();
+    let queue = MemoryQueue::new();
+    queue.send("poison", BROKEN);
+    for event in ["a", "b"] {
+        queue.send(event, pays(1));
+    }
+    let options = Options::new().attempts(2);
+    let consumed = drained_slowly(&setup.clock, &queue, &handler, &options).await;
+    assert_eq!((consumed.ran, consumed.set_aside), (2, 1), "{consumed:?}");
+    assert_eq!(queue.dead_letters().len(), 1);
+    assert!(queue.is_empty());
 }

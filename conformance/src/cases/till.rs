@@ -24,7 +24,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Payment {
     pub(crate) amount: u64,
-    is_broken: bool,
+    pub(crate) is_broken: bool,
 }
 
 pub(crate) const fn pays(amount: u64) -> Payment {

@@ -270,13 +270,15 @@ struct Intake<'l, Q: Queue + ?Sized, S: Store> {
     pause: Option<BoxFuture<()>>,
     /// After failures of handlers; the first success ends it.
     slowed: Option<BoxFuture<()>>,
+    /// After answers that the queue did not take; the first that it takes ends it.
+    unheard: Option<BoxFuture<()>>,
     /// Failures of handlers in a row.
     unhandled: usize,
     /// The queue had nothing, and nothing was given back since.
     is_dry: bool,
     /// Failures in a row: to receive, and to settle.
     unreceived: u32,
-    unsettled: u32,
+    unsettled: usize,
 }
 
 type Received<Q> = Result<Vec<Delivery<<Q as Queue>::Message, <Q as Queue>::Tag>>, BoxError>;
@@ -295,6 +297,7 @@ where
             receiving: None,
             pause: None,
             slowed: None,
+            unheard: None,
             unhandled: 0,
             is_dry: false,
             unreceived: 0,
@@ -330,7 +333,7 @@ where
             if is_done || room == 0 || self.flights.health.is_failing() {
                 return Poll::Pending;
             }
-            for pause in [&mut self.pause, &mut self.slowed] {
+            for pause in [&mut self.pause, &mut self.slowed, &mut self.unheard] {
                 if let Some(waiting) = pause {
                     let Poll::Ready(()) = waiting.as_mut().poll(context) else {
                         return Poll::Pending;
@@ -361,7 +364,8 @@ where
             Err(error) => {
                 self.flights.queue_failed(&error);
                 self.unreceived = self.unreceived.saturating_add(1);
-                self.back_off(self.unreceived);
+                let pause = self.flights.options.pauses().pause(self.unreceived);
+                self.pause = Some(self.flights.store().sleep(pause));
             }
         }
         None
@@ -380,15 +384,13 @@ where
         }
         if is_settled {
             self.unsettled = 0;
+            self.unheard = None;
         } else {
+            // Those in flight fail together: by one failure of the queue.
             self.unsettled = self.unsettled.saturating_add(1);
-            self.back_off(self.unsettled);
+            let pause = self.flights.options.pause_after(self.unsettled);
+            self.unheard = Some(self.flights.store().sleep(pause));
         }
-    }
-
-    fn back_off(&mut self, failures: u32) {
-        let pause = self.flights.options.pauses().pause(failures);
-        self.pause = Some(self.flights.store().sleep(pause));
     }
 }
 

@@ -14,6 +14,9 @@ use crate::{
     trouble::{Load, Trouble, may_be_the_stores},
 };
 
+/// After so many pauses a contended effect is its delivery's failure.
+const MOST_CONTENDED: u32 = 3;
+
 /// Why an event was not handled, or not marked.
 #[derive(Debug)]
 pub(super) enum Unhandled {
@@ -205,6 +208,13 @@ impl<S: Store> Patience for Patient<'_, S> {
         // What has run outside would run again for want of its mark.
         let is_mark = load == Load::Nothing && self.has_begun.load(Ordering::Relaxed);
         let is_over = self.is_last && !is_mark;
+        // Who loses race after race through many pauses races against its own effect.
+        let is_hopeless = matches!(error.kind(), ErrorKind::Contended { .. })
+            && load == Load::Effect
+            && self.failures >= MOST_CONTENDED;
+        if is_hopeless {
+            return Err(Unhandled::Failed(error, Trouble::Call));
+        }
         if is_over || matches!(trouble, Trouble::Closed | Trouble::Call) {
             return Err(Unhandled::Failed(error, trouble));
         }
