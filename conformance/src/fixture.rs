@@ -1,8 +1,7 @@
 //! What a backend brings to the suite.
 
 use async_trait::async_trait;
-use idem_core::{DynStore, EffectError, ManualClock, Store, erase};
-use std::sync::Arc;
+use idem_core::{EffectError, ManualClock, Store};
 
 /// A place where the suite opens the backend's store.
 #[async_trait]
@@ -37,27 +36,3 @@ pub trait Fixture: Send + Sync + Sized + 'static {
 
 /// An effect that must fail, whatever it returns.
 pub type HostileEffect<S> = fn(&mut <S as Store>::Transaction) -> Result<(), EffectError>;
-
-/// A fixture's store behind [`DynStore`].
-#[derive(Debug)]
-pub struct Dynamic<F>(F);
-
-#[async_trait]
-impl<F: Fixture> Fixture for Dynamic<F>
-where
-    <F::Store as Store>::Transaction: Sized,
-{
-    type Store = Arc<DynStore>;
-
-    async fn create() -> Self {
-        Self(F::create().await)
-    }
-
-    async fn open(&self, clock: ManualClock) -> Arc<DynStore> {
-        erase(self.0.open(clock).await)
-    }
-
-    async fn refuse_receipts(&self, refuse: bool) {
-        self.0.refuse_receipts(refuse).await;
-    }
-}

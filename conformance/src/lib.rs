@@ -4,13 +4,21 @@ pub mod callers;
 pub mod cases;
 mod fixture;
 mod leasing;
+mod placed;
+mod report;
+mod run;
 pub mod setup;
 mod steps;
 mod suite;
+mod traced;
 mod watched;
 
-pub use fixture::{Dynamic, Fixture, HostileEffect};
+pub use fixture::{Fixture, HostileEffect};
+#[doc(hidden)]
+pub use placed::{PlaceOf, Placed, run, run_dynamic};
+pub use report::Report;
+pub use run::{Running, Runtime};
 pub use steps::as_holder;
 pub use suite::Case;
 #[doc(hidden)]
-pub use tokio;
+pub use traced::{Traced, TracedStore};

@@ -1,6 +1,6 @@
 //! The one list of cases, and the macros that make tests or a table of it.
 
-use std::pin::Pin;
+use crate::run::{Running, Runtime};
 
 /// Expands to a test for each case of the suite: for the fixture's store as it is (`concrete`) and behind
 /// `Arc<DynStore>` (`dynamic`), each with its omitted cases and their reasons in a constant `OMITTED`.
@@ -25,20 +25,51 @@ macro_rules! suite {
             #[allow(unused_imports)]
             use super::*;
             $crate::__cases! {
-                __groups $fixture,
+                __groups [concrete $fixture],
                 [$reopen $($no_reopen)?] [$faults $($no_faults)?] [$hostile $($no_hostile)?]
             }
+            /// The cases that are not run, each with the reason.
+            #[allow(dead_code)]
+            pub(crate) const OMITTED: &[(&str, &str)] = $crate::__cases! {
+                __omitted [concrete $fixture],
+                [$reopen $($no_reopen)?] [$faults $($no_faults)?] [$hostile $($no_hostile)?]
+            };
         }
         /// The suite on the store behind `Arc<DynStore>`.
         pub(crate) mod dynamic {
             #[allow(unused_imports)]
             use super::*;
             $crate::__cases! {
-                __groups $crate::Dynamic<$fixture>,
+                __groups [dynamic $fixture],
                 [$reopen $($no_reopen)?] [$faults $($no_faults)?]
                 [no "a portable transaction has nothing to end"]
             }
+            /// The cases that are not run, each with the reason.
+            #[allow(dead_code)]
+            pub(crate) const OMITTED: &[(&str, &str)] = $crate::__cases! {
+                __omitted [dynamic $fixture],
+                [$reopen $($no_reopen)?] [$faults $($no_faults)?]
+                [no "a portable transaction has nothing to end"]
+            };
         }
+    };
+}
+
+/// Runs the suite on the fixture's store behind `Arc<DynStore>`, and is a [`Report`](crate::Report) of it. The
+/// capabilities are those of [`suite!`](crate::suite!).
+#[macro_export]
+macro_rules! report {
+    (
+        fixture: $fixture:ty,
+        reopen: $reopen:ident $(($no_reopen:literal))?,
+        receipt_faults: $faults:ident $(($no_faults:literal))?,
+        hostile_effects: $hostile:ident $(($no_hostile:literal))? $(,)?
+    ) => {
+        $crate::Report::of::<$fixture>($crate::__cases! {
+            __omitted [dynamic $fixture],
+            [$reopen $($no_reopen)?] [$faults $($no_faults)?]
+            [no "a portable transaction has nothing to end"]
+        })
     };
 }
 
@@ -47,7 +78,7 @@ macro_rules! suite {
 #[macro_export]
 macro_rules! cases {
     ($fixture:ty) => {
-        $crate::__cases! { __table $fixture, [yes] [yes] [yes] }
+        $crate::__cases! { __table [concrete $fixture], [yes] [yes] [yes] }
     };
 }
 
@@ -58,23 +89,24 @@ pub struct Case {
     pub group: &'static str,
     /// Its name, which says the rule.
     pub name: &'static str,
-    /// Whether it needs a runtime of several threads.
-    pub multi_thread: bool,
+    /// What it runs on, if one kind of runtime is enough.
+    pub runtime: Runtime,
     /// Runs it; it panics if the store does not keep the rule.
-    pub run: fn() -> Pin<Box<dyn Future<Output = ()>>>,
+    pub run: fn() -> Running,
 }
 
 /// The list. A case is named once, here; the kit's own tests compare it with the functions that exist.
 ///
-/// It is handed to the macro of the kit that is named first, after the fixture.
+/// It is handed to the macro of the kit that is named first, after the fixture and how its store is run: as it is
+/// (`concrete`) or behind `DynStore` (`dynamic`).
 ///
 /// An entry is `group as module, runtime, [yes] { cases }`, the runtime being `current_thread`, `multi_thread` or
 /// `both_runtimes`; in the place of `[yes]` stands the capability that its cases need.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __cases {
-    ($to:ident $fixture:ty, $reopen:tt $faults:tt $hostile:tt) => {
-        $crate::$to! { [$fixture] []
+    ($to:ident $fixture:tt, $reopen:tt $faults:tt $hostile:tt) => {
+        $crate::$to! { $fixture
             lifecycle as lifecycle, current_thread, [yes] {
                 a_new_key_runs_and_stores_an_exact_receipt
                 a_repeated_key_is_replayed_and_says_so
@@ -332,18 +364,13 @@ macro_rules! __cases {
     };
 }
 
-/// Takes the list entry by entry: makes tests of those whose capability is there, and collects the names of
-/// the others.
+/// Takes the list entry by entry, and makes tests of those whose capability is there.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __groups {
-    ([$fixture:ty] [$($omitted:tt)*]) => {
-        /// The cases that are not run, each with the reason.
-        #[allow(dead_code)]
-        pub(crate) const OMITTED: &[(&str, &str)] = &[$($omitted)*];
-    };
+    ($fixture:tt) => {};
     (
-        [$fixture:ty] [$($omitted:tt)*]
+        $fixture:tt
         $group:ident as $module:ident, both_runtimes, [yes] { $($case:ident)* }
         $($rest:tt)*
     ) => {
@@ -361,10 +388,10 @@ macro_rules! __groups {
                 $( $crate::__case! { $fixture, multi_thread, $group, $case } )*
             }
         }
-        $crate::__groups! { [$fixture] [$($omitted)*] $($rest)* }
+        $crate::__groups! { $fixture $($rest)* }
     };
     (
-        [$fixture:ty] [$($omitted:tt)*]
+        $fixture:tt
         $group:ident as $module:ident, $runtime:ident, [yes] { $($case:ident)* }
         $($rest:tt)*
     ) => {
@@ -373,36 +400,61 @@ macro_rules! __groups {
             use super::*;
             $( $crate::__case! { $fixture, $runtime, $group, $case } )*
         }
-        $crate::__groups! { [$fixture] [$($omitted)*] $($rest)* }
+        $crate::__groups! { $fixture $($rest)* }
     };
     (
-        [$fixture:ty] [$($omitted:tt)*]
+        $fixture:tt
         $group:ident as $module:ident, $runtime:ident, [no $reason:literal] { $($case:ident)* }
         $($rest:tt)*
     ) => {
-        $crate::__groups! {
-            [$fixture] [$($omitted)* $( (stringify!($case), $reason), )*] $($rest)*
-        }
+        $crate::__groups! { $fixture $($rest)* }
+    };
+}
+
+/// Takes the list entry by entry, and is a slice of the cases whose capability is not there, with the reasons.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __omitted {
+    ([$($how:tt)*] $($list:tt)*) => {
+        $crate::__omitted! { @ [] $($list)* }
+    };
+    (@ [$($omitted:tt)*]) => {
+        &[$($omitted)*]
+    };
+    (
+        @ [$($omitted:tt)*]
+        $group:ident as $module:ident, $runtime:ident, [yes] { $($case:ident)* }
+        $($rest:tt)*
+    ) => {
+        $crate::__omitted! { @ [$($omitted)*] $($rest)* }
+    };
+    (
+        @ [$($omitted:tt)*]
+        $group:ident as $module:ident, $runtime:ident, [no $reason:literal] { $($case:ident)* }
+        $($rest:tt)*
+    ) => {
+        $crate::__omitted! { @ [$($omitted)* $( (stringify!($case), $reason), )*] $($rest)* }
     };
 }
 
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __case {
-    ($fixture:ty, current_thread, $group:ident, $case:ident) => {
-        #[$crate::tokio::test(crate = "idem_conformance::tokio")]
-        async fn $case() {
-            $crate::cases::$group::$case::<$fixture>().await;
+    ([concrete $fixture:ty], $runtime:ident, $group:ident, $case:ident) => {
+        #[test]
+        fn $case() {
+            let case = $crate::cases::$group::$case::<$crate::PlaceOf<$fixture>>();
+            $crate::run::<$fixture>(
+                stringify!($case),
+                $crate::__runtime!($runtime),
+                Box::pin(case),
+            );
         }
     };
-    ($fixture:ty, multi_thread, $group:ident, $case:ident) => {
-        #[$crate::tokio::test(
-            crate = "idem_conformance::tokio",
-            flavor = "multi_thread",
-            worker_threads = 4
-        )]
-        async fn $case() {
-            $crate::cases::$group::$case::<$fixture>().await;
+    ([dynamic $fixture:ty], $runtime:ident, $group:ident, $case:ident) => {
+        #[test]
+        fn $case() {
+            $crate::run_dynamic::<$fixture>(stringify!($case), $crate::__runtime!($runtime));
         }
     };
 }
@@ -412,14 +464,14 @@ macro_rules! __case {
 #[macro_export]
 macro_rules! __table {
     (
-        [$fixture:ty] []
+        [concrete $fixture:ty]
         $( $group:ident as $module:ident, $runtime:ident, [yes] { $($case:ident)* } )*
     ) => {
         [$( $(
             $crate::Case {
                 group: stringify!($module),
                 name: stringify!($case),
-                multi_thread: $crate::__is_multi_thread!($runtime),
+                runtime: $crate::__runtime!($runtime),
                 run: || Box::pin($crate::cases::$group::$case::<$fixture>()),
             },
         )* )*]
@@ -428,11 +480,41 @@ macro_rules! __table {
 
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __is_multi_thread {
+macro_rules! __runtime {
     (multi_thread) => {
-        true
+        $crate::Runtime::MultiThread
     };
     ($one_thread_will_do:ident) => {
-        false
+        $crate::Runtime::CurrentThread
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{cases::SOURCES, placed::cases};
+    use std::collections::BTreeSet;
+
+    /// The case functions of a group's source.
+    fn written(source: &str) -> impl Iterator<Item = &str> {
+        source.lines().filter_map(|line| line.strip_prefix("pub async fn ")?.split('<').next())
+    }
+
+    #[test]
+    fn every_case_is_listed_once() {
+        let written: Vec<_> = SOURCES.iter().flat_map(|(_, source)| written(source)).collect();
+        let listed: Vec<_> = cases().iter().map(|case| case.name).collect();
+        let sorted = |names: &[&'static str]| names.iter().copied().collect::<BTreeSet<_>>();
+        assert!(written.len() > 200, "the cases must be found: {written:?}");
+        assert_eq!(sorted(&written), sorted(&listed));
+        assert_eq!(sorted(&written).len(), written.len(), "a case's name must be its own");
+        assert_eq!(sorted(&listed).len(), listed.len(), "a case must be listed once");
+    }
+
+    #[test]
+    fn every_group_is_looked_at() {
+        let modules = include_str!("cases/mod.rs").lines();
+        let declared = modules.filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
+        let looked_at = SOURCES.iter().map(|(group, _)| *group);
+        assert_eq!(declared.collect::<Vec<_>>(), looked_at.collect::<Vec<_>>());
+    }
 }

@@ -1,60 +1,10 @@
 //! The suite on the memory store.
 
-// A fixture is part of a test: it may unwrap.
-#![allow(clippy::unwrap_used)]
+mod fixture;
 
-use std::sync::Mutex;
+use fixture::Memory;
 
-use async_trait::async_trait;
-use idem_conformance::Fixture;
-use idem_core::{Idem, Key, ManualClock, Request};
-use idem_memory::MemoryStore;
-
-/// What fits besides the fillers of a full store.
-const CAPACITY: usize = 4000;
-
-#[derive(Default)]
-struct Memory {
-    store: Mutex<Option<MemoryStore>>,
-}
-
-#[async_trait]
-impl Fixture for Memory {
-    type Store = MemoryStore;
-
-    async fn create() -> Self {
-        Self::default()
-    }
-
-    async fn open(&self, clock: ManualClock) -> MemoryStore {
-        let mut store = self.store.lock().unwrap();
-        let built = || MemoryStore::builder().capacity(CAPACITY).clock(clock).build();
-        store.get_or_insert_with(built).clone()
-    }
-
-    async fn refuse_receipts(&self, refuse: bool) {
-        let store = self.store.lock().unwrap().clone().unwrap();
-        let idem = Idem::new(store);
-        for filler in 0.. {
-            let key = Key::new("filler", "fill", filler).unwrap();
-            if refuse {
-                let filled = idem.execute(&Request::new(key).retain_forever(), |_| Ok(())).await;
-                if filled.is_err() {
-                    break;
-                }
-            } else if !idem.forget(&key).await.unwrap() {
-                break;
-            }
-        }
-    }
-}
-
-idem_conformance::suite! {
-    fixture: Memory,
-    reopen: no("nothing survives the process"),
-    receipt_faults: yes,
-    hostile_effects: no("its transaction is portable: there is nothing to end"),
-}
+fixture::memory!(idem_conformance::suite);
 
 #[test]
 fn what_the_suite_omits_is_known() {

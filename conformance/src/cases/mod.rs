@@ -22,3 +22,25 @@ pub mod rollback;
 mod till;
 pub mod ttl;
 pub mod waiting;
+
+/// The groups and how they are written: a case that fails says its documentation.
+pub(crate) const SOURCES: &[(&str, &str)] = &[
+    ("changes", include_str!("changes.rs")),
+    ("claims", include_str!("claims.rs")),
+    ("concurrency", include_str!("concurrency.rs")),
+    ("consumers", include_str!("consumers.rs")),
+    ("consumers_disturbed", include_str!("consumers_disturbed.rs")),
+    ("consumers_failing", include_str!("consumers_failing.rs")),
+    ("consumers_queue", include_str!("consumers_queue.rs")),
+    ("disturbed", include_str!("disturbed.rs")),
+    ("effects", include_str!("effects.rs")),
+    ("holding", include_str!("holding.rs")),
+    ("keeping_alive", include_str!("keeping_alive.rs")),
+    ("keys", include_str!("keys.rs")),
+    ("leases", include_str!("leases.rs")),
+    ("lifecycle", include_str!("lifecycle.rs")),
+    ("purge", include_str!("purge.rs")),
+    ("rollback", include_str!("rollback.rs")),
+    ("ttl", include_str!("ttl.rs")),
+    ("waiting", include_str!("waiting.rs")),
+];

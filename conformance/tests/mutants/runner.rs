@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use idem_conformance::Case;
+use idem_conformance::{Case, Runtime};
 use tokio::{runtime::Builder, time::timeout};
 
 use crate::{engine::lock, faults::Fault, place::set_fault};
@@ -47,8 +47,10 @@ pub(crate) fn run_all(pairs: &[(Fault, Case)], bound: Duration) -> Vec<(Fault, S
 
 fn run(fault: Fault, case: &Case, bound: Duration) -> Ended {
     set_fault(fault);
-    let mut builder =
-        if case.multi_thread { Builder::new_multi_thread() } else { Builder::new_current_thread() };
+    let mut builder = match case.runtime {
+        Runtime::CurrentThread => Builder::new_current_thread(),
+        Runtime::MultiThread => Builder::new_multi_thread(),
+    };
     let runtime = builder.worker_threads(4).thread_name(NAME).enable_all().build().unwrap();
     let run = || runtime.block_on(async { timeout(bound, (case.run)()).await });
     let ended = match catch_unwind(AssertUnwindSafe(run)) {
