@@ -25,8 +25,10 @@
 //! # Ok(()) }
 //! ```
 
+mod room;
 mod shards;
 mod store;
+mod sync;
 mod transaction;
 
 pub use store::{MemoryBuilder, MemoryStore};

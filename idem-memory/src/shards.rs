@@ -3,12 +3,15 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     hash::{BuildHasher, Hash, RandomState},
-    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use bytes::Bytes;
-use idem_core::{Error, ErrorKind, Key, Record, Space, Timestamp};
-use parking_lot::{RwLock, RwLockWriteGuard};
+use idem_core::{Error, Key, Record, Space, Timestamp};
+
+use crate::{
+    room::Room,
+    sync::{RwLock, RwLockWriteGuard},
+};
 
 const SHARDS: usize = 64;
 
@@ -27,32 +30,10 @@ pub(crate) struct Shard {
     values: HashMap<Space, HashMap<Bytes, Bytes>>,
 }
 
-/// How many records and values there are, and may be.
-struct Room {
-    used: AtomicUsize,
-    capacity: Option<usize>,
-}
-
-impl Room {
-    /// Takes room for `added` entries and gives back that of `removed`.
-    fn change(&self, added: usize, removed: usize) -> Result<(), Error> {
-        let fits = |used: usize| {
-            let after = (used + added).saturating_sub(removed);
-            let grows = added > removed;
-            (!grows || self.capacity.is_none_or(|capacity| after <= capacity)).then_some(after)
-        };
-        match self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Error::nothing_done(ErrorKind::Full)),
-        }
-    }
-}
-
 impl Shards {
     pub(crate) fn new(capacity: Option<usize>) -> Self {
         let shards = (0..SHARDS).map(|_| RwLock::default()).collect();
-        let room = Room { used: AtomicUsize::new(0), capacity };
-        Self { shards, hasher: RandomState::new(), room }
+        Self { shards, hasher: RandomState::new(), room: Room::new(capacity) }
     }
 
     pub(crate) fn record(&self, key: &Key) -> Option<Record> {
@@ -106,7 +87,7 @@ impl Shards {
             let mut shard = shard.write();
             let purged = shard.purge(now, limit - removed);
             // Under the lock, so that nobody finds the store full of what is gone.
-            self.room.used.fetch_sub(purged, Ordering::AcqRel);
+            self.room.give_back(purged);
             removed += purged;
         }
         removed
@@ -222,21 +203,5 @@ impl Locked<'_> {
         let index = self.shards.of(part);
         let guard = self.guards.iter_mut().find(|(locked, _)| *locked == index);
         &mut guard.expect("a section touches only what it locked").1
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn room_is_taken_and_given_back_exactly() {
-        let room = Room { used: AtomicUsize::new(0), capacity: Some(3) };
-        room.change(2, 0).unwrap();
-        assert!(matches!(room.change(2, 0).unwrap_err().kind(), ErrorKind::Full));
-        room.change(1, 0).unwrap();
-        room.change(2, 2).unwrap();
-        room.change(0, 1).unwrap();
-        assert_eq!(room.used.load(Ordering::Acquire), 2);
     }
 }

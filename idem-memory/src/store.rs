@@ -1,13 +1,6 @@
 //! The store: how to transact in memory.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -16,11 +9,11 @@ use idem_core::{
     Guarantees, Key, Look, Optimistic, Overlay, Page, Purged, Sharing, Space, Store, SystemClock,
     Timestamp, Token, Values, optimistic, runtime,
 };
-use parking_lot::Mutex;
 
 use crate::{
     MemoryTransaction,
     shards::{Locked, Shards},
+    sync::{AtomicBool, Mutex, Ordering},
 };
 
 /// A store in memory. A clone shares the data.
