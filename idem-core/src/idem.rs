@@ -147,7 +147,7 @@ impl<S: Store> Idem<S> {
             } else {
                 // Each time that the key is asked for it takes an effect along.
                 let effect = Arc::new(Mutex::new(move |tx: &mut S::Transaction| effect(tx)));
-                ask_patiently(self, request, || {
+                ask_patiently(self.store(), self.waiting(), request, || {
                     let effect = Arc::clone(&effect);
                     // After a panic the effect is as the panic left it, as in any store that runs it again.
                     let run = move |tx: &mut S::Transaction| {

@@ -32,10 +32,13 @@ mod record;
 mod request;
 mod step;
 mod store;
+mod sync;
 mod time;
 mod transaction;
 mod trouble;
 mod waiting;
+#[cfg(test)]
+mod waiting_tests;
 
 pub mod consumer;
 #[cfg(feature = "tokio")]

@@ -1,21 +1,14 @@
 //! Waiting for whoever holds a key.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use event_listener::{Event, EventListener};
 use futures_util::future::{Either, select};
 
 use crate::{
-    Committed, Error, Idem, Key, Request, State, Store, Token,
+    Committed, Error, Key, Request, State, Store, Token, Verdict,
     back_off::BackOff,
-    decision::{Verdict, judge},
+    judge,
+    sync::{AtomicUsize, Event, EventListener, Mutex, MutexGuard, Ordering, PoisonError},
 };
 
 /// The pauses of a caller that nobody can wake.
@@ -94,15 +87,21 @@ impl Waiting {
         }
     }
 
-    fn enter(&self, key: &Key) -> Waiter<'_> {
+    pub(crate) fn enter(&self, key: &Key) -> Waiter<'_> {
         let mut places = self.places();
         let place = places.entry(key.clone()).or_default();
         place.waiters += 1;
         Waiter { waiting: self, key: key.clone(), let_go: Arc::clone(&place.let_go) }
     }
 
-    fn is_held_here(&self, key: &Key, token: Token) -> bool {
+    pub(crate) fn is_held_here(&self, key: &Key, token: Token) -> bool {
         self.places().get(key).is_some_and(|place| place.held == Some(token))
+    }
+
+    /// Whether nobody is known to wait for a key or to hold one.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places().is_empty()
     }
 
     fn places(&self) -> MutexGuard<'_, HashMap<Key, Place>> {
@@ -128,7 +127,7 @@ fn remove_unused(places: &mut HashMap<Key, Place>, key: &Key) {
 }
 
 /// One who waits for a key.
-struct Waiter<'w> {
+pub(crate) struct Waiter<'w> {
     waiting: &'w Waiting,
     key: Key,
     let_go: Arc<Event>,
@@ -136,7 +135,7 @@ struct Waiter<'w> {
 
 impl Waiter<'_> {
     /// Ends when a lease of the key is let go after this call.
-    fn listen(&self) -> EventListener {
+    pub(crate) fn listen(&self) -> EventListener {
         self.let_go.listen()
     }
 }
@@ -175,7 +174,8 @@ impl Held {
 /// # Cancel safety
 /// As far as `ask` is: whoever else waits goes on.
 pub(crate) async fn ask_patiently<S, A, F>(
-    idem: &Idem<S>,
+    store: &S,
+    waiting: &Waiting,
     request: &Request,
     mut ask: A,
 ) -> Result<Committed, Error>
@@ -189,94 +189,20 @@ where
     if Held::by(&first, request).is_none() {
         return Ok(first);
     }
-    let mut deadline = idem.store().sleep(wait);
-    let waiter = idem.waiting().enter(request.key());
+    let mut deadline = store.sleep(wait);
+    let waiter = waiting.enter(request.key());
     for asked in 1.. {
         // Before the key is asked for, so that what is let go meanwhile is not missed.
         let let_go = waiter.listen();
         let committed = ask().await?;
         let Some(held) = Held::by(&committed, request) else { return Ok(committed) };
-        let is_held_here = idem.waiting().is_held_here(request.key(), held.token);
+        let is_held_here = waiting.is_held_here(request.key(), held.token);
         let pause = if is_held_here { held.left } else { POLLS.pause(asked).min(held.left) };
-        let pause = select(let_go, idem.store().sleep(pause.max(SHORTEST_PAUSE)));
+        let pause = select(let_go, store.sleep(pause.max(SHORTEST_PAUSE)));
         if let Either::Right(_) = select(pause, &mut deadline).await {
             break;
         }
     }
     // At the deadline once more: what came meanwhile is not missed, and what is told is as of now.
     ask().await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::{
-        pin::pin,
-        task::{Context, Waker},
-    };
-
-    fn token(token: u64) -> Token {
-        Token::from_u64(token).unwrap()
-    }
-
-    fn is_ready(listener: &mut EventListener) -> bool {
-        pin!(listener).poll(&mut Context::from_waker(Waker::noop())).is_ready()
-    }
-
-    #[test]
-    fn letting_go_wakes_all_who_listened_before_and_leaves_nothing_behind() {
-        let (waiting, key) = (Waiting::default(), Key::new("t", "o", "k").unwrap());
-        waiting.hold(&key, token(1));
-        let waiters = [waiting.enter(&key), waiting.enter(&key)];
-        let [mut first, mut second] = waiters.each_ref().map(Waiter::listen);
-        assert!(!is_ready(&mut first));
-        assert!(waiting.is_held_here(&key, token(1)) && !waiting.is_held_here(&key, token(2)));
-        waiting.let_go(&key, token(1));
-        let mut late = waiters[0].listen();
-        assert!(is_ready(&mut first) && is_ready(&mut second) && !is_ready(&mut late));
-        assert!(!waiting.is_held_here(&key, token(1)));
-        drop(waiters);
-        assert!(waiting.places().is_empty());
-    }
-
-    #[test]
-    fn what_has_changed_wakes_who_waits_and_lets_nothing_go() {
-        let (waiting, key) = (Waiting::default(), Key::new("t", "o", "k").unwrap());
-        waiting.hold(&key, token(1));
-        let waiter = waiting.enter(&key);
-        let (mut first, mut second) = (waiter.listen(), waiter.listen());
-        waiting.changed(&Key::new("t", "o", "other").unwrap());
-        assert!(!is_ready(&mut first));
-        waiting.changed(&key);
-        assert!(is_ready(&mut first) && waiting.is_held_here(&key, token(1)));
-        waiting.all_changed();
-        assert!(is_ready(&mut second));
-    }
-
-    #[tokio::test]
-    async fn what_is_being_ended_is_waited_for() {
-        let waiting = Arc::new(Waiting::default());
-        waiting.all_ended().await;
-        let (first, second) = (waiting.begins_to_end(), waiting.begins_to_end());
-        let mut ended = pin!(waiting.all_ended());
-        let mut context = Context::from_waker(Waker::noop());
-        drop(first);
-        assert!(ended.as_mut().poll(&mut context).is_pending());
-        drop(second);
-        ended.await;
-    }
-
-    #[test]
-    fn a_stale_holder_that_lets_go_leaves_its_successor_noted() {
-        let (waiting, key) = (Waiting::default(), Key::new("t", "o", "k").unwrap());
-        waiting.hold(&key, token(1));
-        waiting.hold(&key, token(2));
-        waiting.let_go(&key, token(1));
-        assert!(waiting.is_held_here(&key, token(2)));
-        waiting.let_go(&key, token(2));
-        assert!(waiting.places().is_empty());
-        // Nobody is there any more.
-        waiting.let_go(&key, token(2));
-        assert!(waiting.places().is_empty());
-    }
 }

@@ -96,7 +96,7 @@ fn callers_of_one_key_create_once_and_of_many_count_all() {
             .collect();
         counts.sort_unstable();
         assert_eq!(counts, [1, 2, 3], "{outcomes:?}");
-        assert_eq!(outcomes[0].clone().result(), outcomes[1].clone().result());
+        assert_eq!(outcomes[0].result(), outcomes[1].result());
         assert_eq!(sum(&idem), 3);
     });
 }

@@ -54,12 +54,15 @@ mod location;
 mod novelty;
 mod options;
 mod queue;
+#[cfg(test)]
+mod queue_tests;
 mod reader;
 mod record;
 mod reentry;
 mod schema;
 mod sql;
 mod store;
+mod sync;
 mod tables;
 mod transaction;
 mod writer;

@@ -117,7 +117,10 @@ impl<S: Store + 'static> Idem<S> {
         // Said to be Send here, where the store is any store: see `Idem::execute`.
         async move {
             let lease = lease?;
-            let committed = ask_patiently(self, request, || self.ask_for(request, lease)).await?;
+            let committed = ask_patiently(self.store(), self.waiting(), request, || {
+                self.ask_for(request, lease)
+            })
+            .await?;
             match Lease::acquired(self, request, lease, &committed) {
                 Some(lease) => Ok(Claim::Acquired(lease)),
                 None => Claim::refused(&committed, request, decode),

@@ -1,0 +1,3 @@
+//! What the queue waits by: the tests of interleavings put locks of their scheduler in its place.
+
+pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
