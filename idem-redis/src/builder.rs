@@ -113,6 +113,20 @@ impl RedisBuilder {
         self
     }
 
+    /// What a URL names, with how long is waited for it.
+    pub(crate) fn target(&self, url: &str) -> Result<(Target, Timeouts), Error> {
+        let timeouts = Timeouts {
+            connection: timeout("connection timeout", self.connection_timeout)?,
+            response: timeout("response timeout", self.response_timeout)?,
+        };
+        let options = Options {
+            timeouts,
+            #[cfg(feature = "tls")]
+            root_certificates: self.root_certificates.clone(),
+        };
+        Ok((Target::of(url, &options)?, timeouts))
+    }
+
     /// While a call may still send a commit again, which must find that it was applied, the record stays.
     fn grace(&self) -> Duration {
         Self::GRACE.max(self.response_timeout.saturating_mul(4))
@@ -134,18 +148,10 @@ impl RedisBuilder {
     /// # Cancel safety
     /// Dropping the future opens nothing.
     pub async fn open(self, url: &str) -> Result<RedisStore, Error> {
-        let timeouts = Timeouts {
-            connection: timeout("connection timeout", self.connection_timeout)?,
-            response: timeout("response timeout", self.response_timeout)?,
-        };
+        let (target, timeouts) = self.target(url)?;
         let grace = Span::new("grace", self.grace())?;
-        let options = Options {
-            timeouts,
-            #[cfg(feature = "tls")]
-            root_certificates: self.root_certificates,
-        };
         let prefix = Prefix::new(&self.prefix)?;
-        let link = Link::new(Target::of(url, &options)?, timeouts);
+        let link = Link::new(target, timeouts);
         let now = server::check_version(&link).await?;
         Ok(RedisStore::new(Inner {
             link,

@@ -34,3 +34,11 @@ pub use cluster::Cluster;
 pub use proxy::{Counts, Mode, Proxy};
 pub use redis::Value;
 pub use server::Server;
+
+/// Whether a URL names a server, without a connection to it: for tests that try any text.
+///
+/// # Errors
+/// Those that [`RedisBuilder::open`](crate::RedisBuilder::open) has for it before it connects.
+pub fn check_url(url: &str) -> Result<(), idem_core::Error> {
+    crate::RedisStore::builder().target(url).map(drop)
+}
