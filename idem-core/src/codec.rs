@@ -60,6 +60,14 @@ impl Record {
         if bytes.starts_with(&record.to_head()) { Ok(record) } else { Err(damaged(bytes.len())) }
     }
 
+    /// As [`Record::from_bytes`], for an engine that keeps its bytes: they are copied.
+    ///
+    /// # Errors
+    /// As [`Record::from_bytes`].
+    pub fn from_slice(bytes: &[u8]) -> Result<Self, Error> {
+        Self::from_bytes(&Bytes::copy_from_slice(bytes))
+    }
+
     fn stamp(&self) -> Stamp {
         let (ends_at, token) = match self.state {
             State::Claimed { token, until, .. } => (Some(until), Some(token)),

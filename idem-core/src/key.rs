@@ -263,6 +263,16 @@ impl Space {
     pub fn owner(&self) -> &str {
         &self.owner
     }
+
+    /// The name `name` of a value in this space as bytes that no name in another space has: the space's kind, the
+    /// length of its owner, the owner, then the name.
+    #[must_use]
+    pub fn to_bytes(&self, name: &[u8]) -> Vec<u8> {
+        let owner = self.owner.as_bytes();
+        let length =
+            u8::try_from(owner.len()).expect("an owner is a key's part: 255 bytes at most");
+        [&[self.kind.as_byte(), length], owner, name].concat()
+    }
 }
 
 fn check_given(field: Field, part: &str) -> Result<(), Error> {
@@ -375,6 +385,17 @@ mod tests {
         assert_eq!(Key::new("a", "o", 1).unwrap().space(), Space::tenant("a").unwrap());
         assert!(Space::tenant("").is_ok());
         assert!(Space::consumer("").is_err());
+    }
+
+    #[test]
+    fn values_of_owners_that_look_alike_have_names_of_their_own() {
+        let a = Space::tenant("a").unwrap().to_bytes(b"bc");
+        assert_eq!(a, b"r\x01abc", "stores keep values under these bytes");
+        let ab = Space::tenant("ab").unwrap().to_bytes(b"c");
+        let consumer = Space::consumer("a").unwrap().to_bytes(b"bc");
+        let default = Space::tenant("").unwrap().to_bytes(b"abc");
+        let names: HashSet<Vec<u8>> = [a, ab, consumer, default].into();
+        assert_eq!(names.len(), 4);
     }
 
     #[test]

@@ -153,6 +153,17 @@ impl Page {
     ) -> Self {
         Self { records, next, now }
     }
+
+    /// A page of at most `limit` records, for a store that lists in the order of keys: of the `records` that it
+    /// found, one more than the limit shows that there is a next page, by [`Cursor::after`].
+    #[must_use]
+    pub fn cut(mut records: Vec<(Key, Record)>, limit: usize, now: crate::Timestamp) -> Self {
+        let more = records.len() > limit;
+        records.truncate(limit);
+        let last = records.last().filter(|_| more);
+        let next = last.map(|(key, _)| Cursor::after(key));
+        Self::new(records, next, now)
+    }
 }
 
 #[async_trait]
@@ -193,5 +204,34 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn sleep(&self, duration: Duration) -> BoxFuture<()> {
         (**self).sleep(duration)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{State, Timestamp};
+
+    #[test]
+    fn a_page_is_cut_at_its_limit_and_goes_on_only_if_more_was_found() {
+        let now = Timestamp::from_millis(7);
+        let keys = ["a", "b", "c"].map(|name| Key::new("t", "o", name).unwrap());
+        let state = State::Completed { result: Bytes::new(), expires_at: None };
+        let record =
+            Record { fingerprint: None, attempt: uuid::Uuid::nil(), created_at: now, state };
+        let found: Vec<_> = keys.iter().map(|key| (key.clone(), record.clone())).collect();
+        for (limit, shown, next) in [
+            (0, 0, None),
+            (1, 1, Some(&keys[0])),
+            (2, 2, Some(&keys[1])),
+            (3, 3, None),
+            (4, 3, None),
+            (usize::MAX, 3, None),
+        ] {
+            let page = Page::cut(found.clone(), limit, now);
+            assert_eq!(page.records, found[..shown], "{limit}");
+            assert_eq!(page.next, next.map(Cursor::after), "{limit}");
+            assert_eq!(page.now, now);
+        }
     }
 }

@@ -159,6 +159,13 @@ pub trait Clock: Send + Sync + 'static {
     }
 }
 
+// So that what holds some clock can derive it.
+impl fmt::Debug for dyn Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
+}
+
 impl<C: Clock + Sync + ?Sized> Clock for Arc<C> {
     fn now(&self) -> Timestamp {
         (**self).now()

@@ -45,14 +45,9 @@ impl Shards {
         shard.values.get(space)?.get(name).cloned()
     }
 
-    /// The `limit` records that follow `after` in the order of keys, and whether more follow them.
-    pub(crate) fn records_after(
-        &self,
-        after: Option<&Key>,
-        limit: usize,
-    ) -> (Vec<(Key, Record)>, bool) {
+    /// The `limit` records that follow `after` in the order of keys.
+    pub(crate) fn records_after(&self, after: Option<&Key>, limit: usize) -> Vec<(Key, Record)> {
         let mut page: BTreeMap<Key, Record> = BTreeMap::new();
-        let mut more = false;
         for shard in &self.shards {
             let shard = shard.read();
             for (key, record) in shard.records.iter().filter(|(key, _)| after < Some(key)) {
@@ -60,14 +55,13 @@ impl Shards {
                     page.insert(key.clone(), record.clone());
                     continue;
                 }
-                more = true;
                 if let Some(last) = page.last_entry().filter(|last| key < last.key()) {
                     last.remove();
                     page.insert(key.clone(), record.clone());
                 }
             }
         }
-        (page.into_iter().collect(), more)
+        page.into_iter().collect()
     }
 
     /// Returns when every atomic section that is under way has ended.

@@ -244,10 +244,8 @@ impl Store for MemoryStore {
         self.0.check_open()?;
         let now = self.0.clock.now();
         let after = after.map(Cursor::key).transpose()?;
-        let (records, more) = self.0.shards.records_after(after.as_ref(), limit);
-        let last = records.last().filter(|_| more);
-        let next = last.map(|(key, _)| Cursor::after(key));
-        Ok(Page::new(records, next, now))
+        let records = self.0.shards.records_after(after.as_ref(), limit.saturating_add(1));
+        Ok(Page::cut(records, limit, now))
     }
 
     async fn close(&self) -> Result<(), Error> {

@@ -114,7 +114,7 @@ impl Engine {
     /// The committed record of a key, durable or not.
     fn record(&self, key: &[u8]) -> Result<Option<Record>, Error> {
         let found = self.read(|database| database.records.get(key))?;
-        found.map(|bytes| Record::from_bytes(&Bytes::copy_from_slice(&bytes))).transpose()
+        found.map(|bytes| Record::from_slice(&bytes)).transpose()
     }
 
     /// The committed value under a name, durable or not.
@@ -139,7 +139,7 @@ impl Engine {
         space: &Space,
         name: &[u8],
     ) -> Result<Option<Bytes>, Error> {
-        let name = names::of_value(space, name);
+        let name = space.to_bytes(name);
         let value = self.value(&Place::Values, &name)?;
         self.pending.wait(Entry::Value(&name)).await?;
         Ok(value)
@@ -162,7 +162,7 @@ impl Engine {
         })?;
         self.pending.wait_for_all().await?;
         let parsed = records.into_iter().map(|(key, record)| {
-            let record = Record::from_bytes(&Bytes::copy_from_slice(&record))?;
+            let record = Record::from_slice(&record)?;
             Ok((names::key(&key)?, record))
         });
         parsed.collect()

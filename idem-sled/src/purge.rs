@@ -1,6 +1,5 @@
 //! Purging by the expiry index.
 
-use bytes::Bytes;
 use idem_core::{Error, Record, Timestamp};
 use sled::{
     IVec,
@@ -112,7 +111,7 @@ fn remove(
 ) -> Result<Verdict, Error> {
     let found = guarded(|| commit::get(&views[RECORDS], key));
     let found = found.map_err(|trouble| faults.note(trouble))?;
-    let record = found.map(|bytes| Record::from_bytes(&Bytes::copy_from_slice(&bytes)));
+    let record = found.map(|bytes| Record::from_slice(&bytes));
     match record.transpose() {
         Ok(Some(record)) if record.purge_at() == Some(*at) => {
             commit::set(views, vec![(RECORDS, IVec::from(&**key), None)])

@@ -141,14 +141,8 @@ impl Store for SledStore {
     async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
         let after = after.map(Cursor::key).transpose()?;
         let now = self.engine().clock().now();
-        // One more shows whether there are more.
-        let mut records =
-            self.engine().records_after(after.as_ref(), limit.saturating_add(1)).await?;
-        let more = records.len() > limit;
-        records.truncate(limit);
-        let last = records.last().filter(|_| more);
-        let next = last.map(|(key, _)| Cursor::after(key));
-        Ok(Page::new(records, next, now))
+        let records = self.engine().records_after(after.as_ref(), limit.saturating_add(1)).await?;
+        Ok(Page::cut(records, limit, now))
     }
 
     async fn close(&self) -> Result<(), Error> {

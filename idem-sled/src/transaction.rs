@@ -5,12 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use bytes::Bytes;
 use idem_core::{Error, ErrorKind, Overlay, Space, Transaction, Values};
 
-use crate::{
-    commit::Item,
-    database::Place,
-    engine::Engine,
-    names::{self, OWN},
-};
+use crate::{commit::Item, database::Place, engine::Engine, names::OWN};
 
 /// The tree that a database of the engine has without a name of the user's.
 const DEFAULT_TREE: &[u8] = b"__sled__default";
@@ -82,7 +77,7 @@ fn check_name(name: &[u8]) -> Result<(), Error> {
 }
 
 fn portable(space: &Space, (name, value): (&Bytes, Option<&Bytes>)) -> Item {
-    (Place::Values, names::of_value(space, name).into(), value.cloned())
+    (Place::Values, space.to_bytes(name).into(), value.cloned())
 }
 
 impl Transaction for SledTransaction {
@@ -149,7 +144,7 @@ struct Portable {
 
 impl Values for Portable {
     fn value(&self, name: &[u8]) -> Result<Option<Bytes>, Error> {
-        self.engine.0.value(&Place::Values, &names::of_value(&self.space, name))
+        self.engine.0.value(&Place::Values, &self.space.to_bytes(name))
     }
 }
 
