@@ -26,6 +26,9 @@ pub const FETCH_LIMIT: u32 = 1000;
 ///
 /// Its atomic section is short and never runs an effect, so that a slow effect, or one that asks its own
 /// store, blocks nobody.
+///
+/// Implement it on a private type that refers to the store: with one that it can name, an effect could
+/// [begin](Optimistic::begin) another transaction and put it in its own's place.
 pub trait Optimistic: Send + Sync {
     /// What an effect writes through: an [`Overlay`](crate::Overlay), or something over one.
     type Transaction: Send;

@@ -44,7 +44,7 @@ async fn is_open(store: &RedbStore) -> bool {
 idem_conformance::suite! {
     fixture: Place,
     reopen: yes,
-    receipt_faults: no("after one write that failed the engine refuses all, until it is opened anew"),
+    receipt_faults: no("after a write that failed the engine commits nothing more until it is opened anew"),
     hostile_effects: no("its transaction is buffered: there is nothing to end"),
 }
 
@@ -52,7 +52,7 @@ idem_conformance::suite! {
 fn what_the_suite_omits_is_known() {
     let fault = (
         "an_error_between_effect_and_receipt_leaves_neither",
-        "after one write that failed the engine refuses all, until it is opened anew",
+        "after a write that failed the engine commits nothing more until it is opened anew",
     );
     let case = "an_effect_that_ends_the_transaction_harms_only_itself";
     let buffered = (case, "its transaction is buffered: there is nothing to end");
