@@ -1,0 +1,42 @@
+//! Crashes, faults and damage: what is left, and what callers are told.
+//!
+//! Some of these tests run themselves as child processes. The environment variable `IDEM_ROUNDS` says how many
+//! rounds the random ones take, `IDEM_SEED` with which seed.
+
+// Helpers of tests are no tests to the lint.
+#![allow(clippy::unwrap_used)]
+#![cfg(unix)]
+
+mod chance;
+mod child;
+mod fresh;
+mod killed;
+#[cfg(target_os = "linux")]
+mod stopped;
+mod unwritable;
+
+use std::{path::Path, time::Duration};
+
+use idem_core::{Idem, Key, Request};
+use idem_sqlite::{SqliteStore, Synchronous};
+use rusqlite::Connection;
+
+/// A bound for what must come, on a loaded machine too.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn request(name: &str) -> Request {
+    Request::new(Key::new("north", "order", name).unwrap())
+}
+
+async fn opened(path: &Path, synchronous: Synchronous) -> Idem<SqliteStore> {
+    let builder = SqliteStore::builder().synchronous(synchronous);
+    Idem::new(builder.open(path).await.unwrap())
+}
+
+/// The first column of a query, read by a connection of its own.
+fn column<T: rusqlite::types::FromSql>(path: &Path, sql: &str) -> Vec<T> {
+    let connection = Connection::open(path).unwrap();
+    let mut statement = connection.prepare(sql).unwrap();
+    let rows = statement.query_map([], |row| row.get(0)).unwrap();
+    rows.map(Result::unwrap).collect()
+}
