@@ -77,7 +77,10 @@ fn result_of(row: &Row<'_>) -> Result<Bytes, Error> {
     }
 }
 
-fn column_of<T: rusqlite::types::FromSql>(row: &Row<'_>, column: usize) -> Result<T, Error> {
+pub(crate) fn column_of<T: rusqlite::types::FromSql>(
+    row: &Row<'_>,
+    column: usize,
+) -> Result<T, Error> {
     row.get(column).map_err(|error| match error {
         rusqlite::Error::SqliteFailure(..) => failed(error),
         error => damaged("a column has the wrong type").with_source(error),

@@ -59,11 +59,12 @@ impl Sql {
             remove: salted(&format!("DELETE FROM main.idem_records WHERE {of_key}")),
             last_token: salted("SELECT last FROM main.idem_token"),
             set_token: salted("UPDATE main.idem_token SET last = ?1"),
-            // A lease that was renewed past its retention stays until its end.
+            // A lease that was renewed past its retention stays until its end. What is no time is damage, and stays.
             purge: salted(
                 "DELETE FROM main.idem_records WHERE (kind, tenant, operation, key) IN (
                      SELECT kind, tenant, operation, key FROM main.idem_records
-                     WHERE expires_at <= ?1 AND (lease_until IS NULL OR lease_until <= ?1)
+                     WHERE expires_at <= ?1 AND typeof(expires_at) = 'integer'
+                         AND (lease_until IS NULL OR lease_until <= ?1)
                      ORDER BY expires_at LIMIT ?2)",
             ),
             list: salted(&format!(

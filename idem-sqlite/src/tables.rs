@@ -5,8 +5,8 @@ use idem_core::{Cursor, Error, Key, Page, Record, Space, Timestamp, Token};
 use rusqlite::{Connection, params};
 
 use crate::{
-    failure::failed,
-    record::{Columns, damaged_at, key_of_row, of_row, token_of},
+    failure::{damaged, failed},
+    record::{Columns, column_of, damaged_at, key_of_row, of_row, token_of},
     sql::Sql,
 };
 
@@ -70,8 +70,14 @@ impl Tables<'_> {
     /// Takes the next token, as part of the transaction.
     pub(crate) fn next_token(&self, now: Timestamp) -> Result<Token, Error> {
         let mut last = self.connection.prepare_cached(&self.sql.last_token).map_err(failed)?;
-        let last: Option<i64> = last.query_row([], |row| row.get(0)).map_err(failed)?;
-        let next = Token::next(Some(token_of(last)?), now);
+        let mut rows = last.query([]).map_err(failed)?;
+        let last = rows.next().map_err(failed)?.map(|row| column_of(row, 0)).transpose()?;
+        let last = token_of(last.flatten())?;
+        drop(rows);
+        let next = Token::next(Some(last), now);
+        if next <= last {
+            return Err(damaged("the last token is so large that none can be larger"));
+        }
         let mut set = self.connection.prepare_cached(&self.sql.set_token).map_err(failed)?;
         set.execute([next.as_u64().cast_signed()]).map_err(failed)?;
         Ok(next)
@@ -82,7 +88,7 @@ impl Tables<'_> {
         let of_value = (space.kind().as_str(), space.owner(), name);
         let mut rows = get.query(of_value).map_err(failed)?;
         let row = rows.next().map_err(failed)?;
-        let value = row.map(|row| row.get::<_, Vec<u8>>(0)).transpose().map_err(failed)?;
+        let value = row.map(|row| column_of::<Vec<u8>>(row, 0)).transpose()?;
         Ok(value.map(Bytes::from))
     }
 

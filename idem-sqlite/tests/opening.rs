@@ -9,10 +9,10 @@ use std::{fs, time::Duration};
 
 use common::{nothing, opened, query, request};
 use idem_core::{
-    Certainty, Durability, EffectError, Error, ErrorKind, Idem, Key, ManualClock, Outcome, Purged,
-    Request, Timestamp,
+    Certainty, Durability, Error, ErrorKind, Idem, Key, ManualClock, Outcome, Purged, Request,
+    Timestamp,
 };
-use idem_sqlite::{SqliteStore, SqliteTransaction, Synchronous};
+use idem_sqlite::{SqliteStore, Synchronous};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -151,38 +151,6 @@ async fn the_tables_read_well_in_a_shell() {
                           typeof(created_at), coalesce(expires_at, 'never')) FROM idem_records",
     );
     assert_eq!(row, r#"request|north|order|007|completed|["é","b"]|text|integer|never"#);
-}
-
-#[tokio::test]
-async fn a_damaged_row_is_an_error_and_never_a_new_run() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("store.db");
-    let idem = opened(&path).await.unwrap();
-    assert_eq!(idem.execute(&request("a"), nothing).await.unwrap(), Outcome::Created(()));
-    let damages = [
-        "state = 'gone'",
-        "attempt = x'00'",
-        "fingerprint = x'0102'",
-        "result = NULL",
-        "result = 7",
-        "state = 'claimed', lease_until = NULL, token = 1",
-        "state = 'claimed', lease_until = 9e15, token = -1",
-    ];
-    for damage in damages {
-        let connection = Connection::open(&path).unwrap();
-        connection.execute_batch("CREATE TABLE kept AS SELECT * FROM idem_records").unwrap();
-        connection.execute_batch(&format!("UPDATE idem_records SET {damage}")).unwrap();
-        let run =
-            |_: &mut SqliteTransaction| -> Result<(), EffectError> { panic!("it must not run") };
-        let error = idem.execute(&request("a"), run).await.expect_err(damage);
-        assert!(matches!(error.kind(), ErrorKind::Damaged { .. }), "{damage}: {error:?}");
-        assert!(idem.forget(request("a").key()).await.is_err(), "{damage}");
-        assert!(idem.list(None, 10).await.is_err(), "{damage}");
-        let restore = "DELETE FROM idem_records; INSERT INTO idem_records SELECT * FROM kept;
-                       DROP TABLE kept";
-        connection.execute_batch(restore).unwrap();
-    }
-    assert_eq!(idem.execute(&request("a"), nothing).await.unwrap(), Outcome::Replayed(()));
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ mod chance;
 mod child;
 mod fresh;
 mod killed;
+mod rows;
 #[cfg(target_os = "linux")]
 mod stopped;
 mod unwritable;
