@@ -28,12 +28,30 @@
 //!
 //! Names that begin with `idem_` are the store's: an effect cannot write to such a table, and none of yours
 //! should be called so. Nothing of yours may refer to the store's tables, by a foreign key or a view: it would
-//! keep them from being purged or upgraded. A row of theirs that is damaged is an error for its key, and for a
-//! listing; remove it in the shell.
+//! keep them from being purged or upgraded.
 //!
 //! All processes that use the file, idem or not, must do so on one machine and under one name, as SQLite's log
 //! asks: a hard link has a log of its own. Do not move, replace or delete the file while a store is open, nor
 //! open it by other means than SQLite: closing a plain descriptor of it drops the process's locks.
+//!
+//! # Damage
+//! A row of the store's tables that cannot be what it wrote is [`ErrorKind::Damaged`](idem_core::ErrorKind::Damaged)
+//! for its key and for a listing, and never a new run: restore it, or delete it in the shell to have the key run
+//! anew. A file that the engine finds malformed is the same error, or does not open.
+//!
+//! The engine's log has checksums, the database has none, and the store adds none. So some damage goes unnoticed:
+//! - A commit in the log that is cut or altered is gone, and all after it: receipts together with their effects.
+//! - A result that was altered in the database and still decodes is replayed as it is then; a fingerprint that was
+//!   altered is a conflict. No check finds either.
+//! - A receipt whose key or expiry was altered may not be found, and its key runs anew; where the order of keys is
+//!   broken, another key may be given its record. So may keys whose page was cut in part at the end of the file.
+//!   `PRAGMA integrity_check` finds nearly all of this.
+//! - A database that was cut to nothing is a new one to the engine.
+//!
+//! Where that matters, keep the file on a file system or a disk that has checksums of its own. After a fault of the
+//! disk or the memory run `PRAGMA integrity_check` in the shell before a store is opened, and if it says anything
+//! but `ok`, restore a backup. A key that was completed since the backup runs anew then, and its effect in the file
+//! is gone as well; what was done outside of it is not.
 //!
 //! # Groups
 //! Steps that wait for each other's commit share one transaction, each undone on its own if it fails. A

@@ -9,7 +9,9 @@
 
 mod chance;
 mod child;
+mod files;
 mod fresh;
+mod image;
 mod killed;
 mod rows;
 #[cfg(target_os = "linux")]
