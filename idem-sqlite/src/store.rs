@@ -86,7 +86,7 @@ impl SqliteStore {
         Ok(store)
     }
 
-    fn engine(&self) -> &Arc<Engine> {
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.0.0
     }
 }

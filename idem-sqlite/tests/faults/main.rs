@@ -13,6 +13,7 @@ mod files;
 mod fresh;
 mod image;
 mod killed;
+mod meddled;
 mod rows;
 #[cfg(target_os = "linux")]
 mod stopped;

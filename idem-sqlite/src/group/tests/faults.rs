@@ -77,3 +77,45 @@ fn a_commit_that_certainly_failed_is_run_again_alone() {
     assert!(answers.iter_mut().all(ran));
     assert_eq!(bench.orders(), ["1", "2"]);
 }
+
+#[test]
+fn a_failed_commit_is_certain_only_where_the_log_cannot_hold_it() {
+    use idem_core::Certainty::{NothingDone, Unknown};
+    use rusqlite::ffi;
+    let failures = [
+        (ffi::SQLITE_BUSY, NothingDone, "busy"),
+        (ffi::SQLITE_LOCKED, NothingDone, "busy"),
+        (ffi::SQLITE_FULL, NothingDone, "full"),
+        (ffi::SQLITE_CONSTRAINT_FOREIGNKEY, NothingDone, "effect"),
+        (ffi::SQLITE_INTERRUPT, NothingDone, "store"),
+        (ffi::SQLITE_READONLY, NothingDone, "store"),
+        (ffi::SQLITE_IOERR, Unknown, "store"),
+        (ffi::SQLITE_IOERR_WRITE, Unknown, "store"),
+        (ffi::SQLITE_IOERR_FSYNC, Unknown, "store"),
+        (ffi::SQLITE_IOERR_SHORT_READ, Unknown, "store"),
+        (ffi::SQLITE_CORRUPT, Unknown, "store"),
+        (ffi::SQLITE_NOMEM, Unknown, "store"),
+        (ffi::SQLITE_PROTOCOL, Unknown, "store"),
+    ];
+    for (code, certainty, kind) in failures {
+        let bench = Bench::new();
+        let mut answer = bench.insert(1);
+        let mut lead = bench.queue.lead().unwrap();
+        lead.writer().fail_commit(code, false);
+        assert_eq!(turn(&mut lead, Wait::Yes), Turn::Done);
+        drop(lead);
+        let error = refused(&mut answer);
+        assert_eq!(error.certainty(), certainty, "{code}: {error:?}");
+        let is_kind = match kind {
+            "busy" => matches!(error.kind(), ErrorKind::Busy { .. }),
+            "full" => matches!(error.kind(), ErrorKind::Full),
+            "effect" => matches!(error.kind(), ErrorKind::Effect),
+            _ => matches!(error.kind(), ErrorKind::Store),
+        };
+        assert!(is_kind, "{code}: {error:?}");
+        let mut again = bench.insert(1);
+        bench.take_turns();
+        assert!(ran(&mut again), "{code}: nothing was kept");
+        assert_eq!(bench.orders(), ["1"]);
+    }
+}
