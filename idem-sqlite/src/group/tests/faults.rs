@@ -119,3 +119,30 @@ fn a_failed_commit_is_certain_only_where_the_log_cannot_hold_it() {
         assert_eq!(bench.orders(), ["1"]);
     }
 }
+
+#[test]
+fn a_damaged_record_is_no_matter_of_its_neighbours_in_a_group() {
+    for place in 0..3 {
+        let bench = Bench::new();
+        let mut first = bench.insert(0);
+        bench.take_turns();
+        assert!(ran(&mut first));
+        let path = bench.folder.path().join("store.db");
+        let damage = "UPDATE idem_records SET state = 'gone'";
+        rusqlite::Connection::open(path).unwrap().execute_batch(damage).unwrap();
+        let mut order = vec![1, 2];
+        order.insert(place, 0);
+        let mut answers: Vec<_> = order.iter().map(|q| bench.insert(*q)).collect();
+        bench.take_turns();
+        for (q, answer) in order.iter().zip(&mut answers) {
+            if *q == 0 {
+                let error = refused(answer);
+                assert!(matches!(error.kind(), ErrorKind::Damaged { .. }), "{error:?}");
+                assert_eq!(error.certainty(), idem_core::Certainty::NothingDone);
+            } else {
+                assert!(ran(answer), "{q} with the damaged one at {place}");
+            }
+        }
+        assert_eq!(bench.orders(), ["0", "1", "2"]);
+    }
+}
