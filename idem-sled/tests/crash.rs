@@ -1,4 +1,7 @@
-//! Processes that die, and disks that fill up: this test runs itself as a child.
+//! Processes that are killed at random instants, on one folder: this test runs itself as a child.
+//!
+//! The child says what it begins and what it was told; that is held against what is there afterwards. The environment
+//! variable `IDEM_ROUNDS` says how often, and `IDEM_SEED`, which is printed, at which instants.
 
 // Helpers of tests are no tests to the lint.
 #![allow(clippy::unwrap_used)]
@@ -7,243 +10,226 @@
 mod common;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, BTreeSet},
     env,
-    hash::{BuildHasher, RandomState},
-    io::{BufRead, BufReader, Write},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::mpsc,
+    path::Path,
     time::Duration,
 };
 
-use common::{nothing, opened, request, space};
-use idem_core::{Certainty, Error, ErrorKind, Idem, Outcome, Transaction};
+use common::{
+    child::{Child, say},
+    opened, random, request, rounds, space,
+};
+use idem_core::{Claim, EffectError, Error, Idem, Outcome, Transaction};
 use idem_sled::{SledStore, SledTransaction};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 const FOLDER: &str = "IDEM_SLED_TEST_FOLDER";
 const ROUND: &str = "IDEM_SLED_TEST_ROUND";
-const SIZE: &str = "IDEM_SLED_TEST_SIZE";
-const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Longer than this test takes.
+const LEASE: Duration = Duration::from_secs(3600);
 
 /// How long the value of a key is: some are too long for the engine's log.
 fn length(number: usize) -> usize {
-    if number.is_multiple_of(40) { 200_000 } else { 100 }
+    if number % 40 == 39 { 200_000 } else { 100 }
 }
 
-fn say(line: &str) {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "\n{line}").unwrap();
-    out.flush().unwrap();
-}
-
-/// Writes a value of that length to the space, and another to a tree.
+/// Writes a value to the space, its length to a tree, and counts itself in both if its name says so.
 async fn put(idem: &Idem<SledStore>, name: &str, length: usize) -> Result<Outcome<usize>, Error> {
-    let value = name.to_string();
+    let own = name.to_string();
     let effect = move |tx: &mut SledTransaction| {
-        tx.put(value.as_bytes(), &vec![7; length])?;
-        tx.tree("lengths")?.insert(&value, length.to_string())?;
+        tx.put(own.as_bytes(), &vec![7; length])?;
+        tx.tree("lengths")?.insert(&own, length.to_string())?;
+        if own.starts_with("count") {
+            count(tx)?;
+        }
         Ok(length)
     };
     idem.execute(&request(name), effect).await
 }
 
-/// The child of the tests below; nothing without them.
+fn count(tx: &mut SledTransaction) -> Result<(), EffectError> {
+    let in_space = 1 + number(tx.get(b"total")?.as_deref())?;
+    tx.put(b"total", in_space.to_string().as_bytes())?;
+    let in_tree = 1 + number(tx.tree("totals")?.get("total")?.as_deref())?;
+    tx.tree("totals")?.insert("total", in_tree.to_string())?;
+    Ok(())
+}
+
+fn number(digits: Option<&[u8]>) -> Result<usize, EffectError> {
+    Ok(digits
+        .map_or(Ok(0), |digits| std::str::from_utf8(digits)?.parse().map_err(EffectError::from))?)
+}
+
+/// The child of the test below; nothing without it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child() {
     let (Ok(folder), Ok(round)) = (env::var(FOLDER), env::var(ROUND)) else { return };
-    match env::var(SIZE) {
-        Err(_) => commit_for_ever(Path::new(&folder), &round).await,
-        Ok(size) => commit_until_it_fails(Path::new(&folder), size.parse().unwrap()).await,
-    }
-}
-
-async fn commit_for_ever(folder: &Path, round: &str) {
-    let idem = opened(folder).await.unwrap();
+    let idem = opened(Path::new(&folder)).await.unwrap();
     let mut callers = JoinSet::new();
-    for caller in 0..8 {
-        let (idem, round) = (idem.clone(), round.to_string());
-        callers.spawn(async move {
-            for number in (caller..).step_by(8) {
-                let name = format!("{round}-{number}");
-                let length = length(number);
-                assert_eq!(put(&idem, &name, length).await.unwrap(), Outcome::Created(length));
-                say(&format!("told {name} {length}"));
-            }
-        });
+    for caller in ["put-a", "put-b", "put-c", "put-d", "count-a", "count-b"] {
+        callers.spawn(commit_for_ever(idem.clone(), format!("{caller}-{round}")));
     }
+    callers.spawn(claim_for_ever(idem, format!("lease-{round}")));
     callers.join_all().await;
 }
 
-/// A child of this test, on that folder.
-fn start(program: &mut Command, folder: &Path, round: usize) -> Child {
-    let child = program
-        .args(["--exact", "child", "--nocapture"])
-        .env(FOLDER, folder)
-        .env(ROUND, round.to_string())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    child.spawn().unwrap()
-}
-
-/// Its lines, as they come.
-fn lines(child: &mut Child) -> mpsc::Receiver<String> {
-    let output = BufReader::new(child.stdout.take().unwrap());
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || {
-        for line in output.lines().map_while(Result::ok) {
-            sender.send(line).ok();
-        }
-    });
-    receiver
-}
-
-/// The name and the length that a child was told of.
-fn told(line: &str) -> Option<(String, usize)> {
-    let (name, length) = line.strip_prefix("told ")?.split_once(' ')?;
-    Some((name.to_string(), length.parse().ok()?))
-}
-
-/// Every key that was told replays, with its effect in the space and in the tree.
-async fn check(idem: &Idem<SledStore>, told: &HashMap<String, usize>) {
-    let lengths = idem.store().db().unwrap().open_tree("lengths").unwrap();
-    for (name, length) in told {
-        assert_eq!(put(idem, name, 0).await.unwrap(), Outcome::Replayed(*length), "{name}");
-        let value = idem.value(&space(), name.as_bytes()).await.unwrap().unwrap();
-        assert!(value == vec![7; *length], "{name}");
-        assert_eq!(lengths.get(name).unwrap().unwrap(), length.to_string().as_bytes(), "{name}");
+async fn commit_for_ever(idem: Idem<SledStore>, caller: String) {
+    for number in 0.. {
+        let (name, length) = (format!("{caller}-{number}"), length(number));
+        say(&format!("begun {name} {length}"));
+        assert_eq!(put(&idem, &name, length).await.unwrap(), Outcome::Created(length));
+        say(&format!("told {name}"));
     }
+}
+
+async fn claim_for_ever(idem: Idem<SledStore>, caller: String) {
+    for number in 0.. {
+        let name = format!("{caller}-{number}");
+        let lease = idem.claim::<usize>(&request(&name), LEASE).await.unwrap().lease().unwrap();
+        say(&format!("leased {name} {}", lease.token()));
+        lease.abandon();
+    }
+}
+
+/// What children have said.
+#[derive(Default)]
+struct Said {
+    /// The lengths of the keys that were begun.
+    begun: BTreeMap<String, usize>,
+    told: BTreeSet<String>,
+    leased: BTreeSet<String>,
+    last_token: u64,
+}
+
+impl Said {
+    fn hear(&mut self, line: &str) {
+        let words: Vec<_> = line.split(' ').collect();
+        match words[..] {
+            ["begun", name, length] => {
+                self.begun.insert(name.to_string(), length.parse().unwrap());
+            }
+            ["told", name] => {
+                self.told.insert(name.to_string());
+            }
+            ["leased", name, token] => {
+                self.leased.insert(name.to_string());
+                self.grows(token.parse().unwrap());
+            }
+            _ => {}
+        }
+    }
+
+    fn grows(&mut self, token: u64) {
+        assert!(token > self.last_token, "{token} came after {}", self.last_token);
+        self.last_token = token;
+    }
+}
+
+/// A key that was told is there with its effect, any other that was begun with it or not at all. Asked again, each is
+/// settled. Returns whether it was there.
+async fn check(idem: &Idem<SledStore>, name: &str, length: usize, told: bool) -> bool {
+    let receipt = idem.receipt(request(name).key()).await.unwrap();
+    assert!(receipt.is_some() || !told, "{name} was told");
+    let expected = match receipt {
+        Some(receipt) => {
+            assert_eq!(receipt.result, length.to_string(), "{name}");
+            Outcome::Replayed(length)
+        }
+        None => {
+            assert!(
+                !has_effect(idem, name, length).await,
+                "{name} has an effect without a receipt"
+            );
+            Outcome::Created(length)
+        }
+    };
+    assert_eq!(put(idem, name, length).await.unwrap(), expected, "{name}");
+    assert!(has_effect(idem, name, length).await, "{name} has a receipt without its effect");
+    matches!(expected, Outcome::Replayed(_))
+}
+
+/// Whether the effect of a key is there; it must not be in part.
+async fn has_effect(idem: &Idem<SledStore>, name: &str, length: usize) -> bool {
+    let value = idem.value(&space(), name.as_bytes()).await.unwrap();
+    let lengths = idem.store().db().unwrap().open_tree("lengths").unwrap();
+    match (value, lengths.get(name).unwrap()) {
+        (None, None) => false,
+        (Some(value), Some(in_tree)) => {
+            assert!(value == vec![7; length], "{name}");
+            assert_eq!(in_tree, length.to_string().as_bytes(), "{name}");
+            true
+        }
+        (value, in_tree) => panic!("{name}: {:?}, {in_tree:?}", value.map(|value| value.len())),
+    }
+}
+
+/// The count in the space, which is that in the tree.
+async fn total(idem: &Idem<SledStore>) -> usize {
+    let in_space = idem.value(&space(), b"total").await.unwrap();
+    let in_tree = idem.store().db().unwrap().open_tree("totals").unwrap().get("total").unwrap();
+    assert_eq!(in_space.as_deref(), in_tree.as_deref());
+    number(in_tree.as_deref()).unwrap()
+}
+
+/// A lease that was told is held; the next has a larger token.
+async fn check_leases(idem: &Idem<SledStore>, said: &mut Said, round: usize) {
+    for name in &said.leased {
+        let claim = idem.claim::<usize>(&request(name), LEASE).await.unwrap();
+        assert!(matches!(claim, Claim::InProgress { .. }), "{name}: {claim:?}");
+    }
+    let next = request(format!("next-{round}"));
+    let lease = idem.claim::<usize>(&next, LEASE).await.unwrap().lease().unwrap();
+    said.grows(lease.token().as_u64());
+    lease.abandon();
+}
+
+/// Listens to a child of that round until it is killed, at a random instant.
+fn one_life(folder: &Path, round: usize, random: &mut fastrand::Rng, said: &mut Said) {
+    let mut program = Child::program();
+    let child = Child::start(program.env(FOLDER, folder).env(ROUND, round.to_string()));
+    let enough = said.told.len() + random.usize(1..=40);
+    while said.told.len() < enough {
+        said.hear(&child.line());
+    }
+    std::thread::sleep(Duration::from_micros(random.u64(..3_000)));
+    child.kill().iter().for_each(|line| said.hear(line));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_told_before_a_kill_is_there_after_it() {
-    const ROUNDS: usize = 20;
+async fn what_was_told_before_a_kill_is_there_after_it_and_the_rest_is_whole_or_not_there() {
+    let mut random = random();
     let folder = TempDir::new().unwrap();
-    let mut all = HashMap::new();
-    for round in 0..ROUNDS {
-        let mut child = start(&mut Command::new(env::current_exe().unwrap()), folder.path(), round);
-        let output = lines(&mut child);
-        let enough = 1 + RandomState::new().hash_one(round) % 300;
-        let mut count = 0;
-        while count < enough {
-            let line = output.recv_timeout(PATIENCE).expect("the child commits");
-            if let Some((name, length)) = told(&line) {
-                all.insert(name, length);
-                count += 1;
-            }
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
-        all.extend(output.iter().filter_map(|line| told(&line)));
+    let (mut all, mut counted, mut there, mut whole) = (Said::default(), 0, 0, 0);
+    for round in 0..rounds(100) {
+        let mut said = Said { last_token: all.last_token, ..Said::default() };
+        one_life(folder.path(), round, &mut random, &mut said);
         let idem = opened(folder.path()).await.unwrap();
-        check(&idem, &all).await;
-        // What was not told is whole or not there.
-        let values = idem.store().db().unwrap().open_tree("lengths").unwrap();
-        for entry in values.iter() {
-            let (name, length) = entry.unwrap();
-            let name = String::from_utf8(name.to_vec()).unwrap();
-            let length: usize = std::str::from_utf8(&length).unwrap().parse().unwrap();
-            assert_eq!(put(&idem, &name, 0).await.unwrap(), Outcome::Replayed(length), "{name}");
+        let before = total(&idem).await;
+        for (name, length) in &said.begun {
+            let was_there = check(&idem, name, *length, said.told.contains(name)).await;
+            whole += usize::from(was_there && !said.told.contains(name));
+            let counts = usize::from(name.starts_with("count"));
+            counted += counts;
+            there += if was_there { counts } else { 0 };
         }
-        drop(values);
+        assert_eq!(before, there, "each key counted itself once, if it is there");
+        assert_eq!(total(&idem).await, counted, "and now all do");
+        there = counted;
+        check_leases(&idem, &mut said, round).await;
         idem.close().await.unwrap();
+        all.last_token = said.last_token;
+        all.begun.extend(said.begun);
+        all.told.extend(said.told);
     }
-    assert!(all.len() >= ROUNDS);
-}
-
-/// The test's program with a limit on the length of files, in blocks of 512 bytes: what is beyond it fails as on a
-/// full disk.
-fn limited(blocks: usize) -> Command {
-    let mut shell = Command::new("sh");
-    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
-    shell.arg("-c").arg(script).arg(env::current_exe().unwrap());
-    shell
-}
-
-async fn commit_until_it_fails(folder: &Path, size: usize) {
-    let builder = SledStore::builder().busy_timeout(Duration::from_millis(500));
-    let idem = Idem::new(builder.open(folder).await.unwrap());
-    let mut told = HashMap::new();
-    let (name, error) = loop {
-        let name = told.len().to_string();
-        // The last one is as long as the test wants it.
-        let length = if told.len() < 20 { 1_000 } else { size };
-        match put(&idem, &name, length).await {
-            Ok(outcome) => {
-                assert_eq!(outcome, Outcome::Created(length));
-                say(&format!("told {name} {length}"));
-                told.insert(name, length);
-            }
-            Err(error) => break (name, error),
-        }
-    };
-    assert!(matches!(error.kind(), ErrorKind::Full), "{error:?}");
-    if error.certainty() == Certainty::Unknown {
-        let again = put(&idem, &name, 1).await.unwrap_err();
-        assert_eq!(again.certainty(), Certainty::Unknown, "{again:?}");
+    let (begun, told) = (all.begun.len(), all.told.len());
+    println!("{begun} keys begun, {told} told, {whole} of the others whole");
+    // Later rounds have left the keys of earlier ones alone.
+    let idem = opened(folder.path()).await.unwrap();
+    for (name, length) in &all.begun {
+        assert!(check(&idem, name, *length, true).await);
     }
-    let later = put(&idem, "later", 1).await.unwrap_err();
-    assert_eq!(later.certainty(), Certainty::NothingDone, "{later:?}");
-    assert!(matches!(later.kind(), ErrorKind::Full), "{later:?}");
-    for (name, length) in &told {
-        match idem.execute(&request(name), |_| Ok(0)).await {
-            Ok(replayed) => assert_eq!(replayed, Outcome::Replayed(*length), "{name}"),
-            // Reading, too, can ask the engine to write: it splits pages.
-            Err(error) => assert!(matches!(error.kind(), ErrorKind::Full), "{error:?}"),
-        }
-    }
-    assert!(idem.close().await.is_err(), "it cannot leave all durable");
-    let closed = idem.execute(&request("a"), nothing).await.unwrap_err();
-    assert!(matches!(closed.kind(), ErrorKind::Closed), "{closed:?}");
-    say("held");
-}
-
-/// Runs the child above, and returns what it was told.
-fn run_limited(folder: PathBuf, blocks: usize, size: usize) -> HashMap<String, usize> {
-    let mut child = start(limited(blocks).env(SIZE, size.to_string()), &folder, 0);
-    let output = lines(&mut child);
-    let (mut all, mut held) = (HashMap::new(), false);
-    while !held {
-        let line = output.recv_timeout(PATIENCE).expect("the child must neither hang nor fail");
-        all.extend(told(&line));
-        held = line == "held";
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
-    all
-}
-
-/// Opens what a full disk has left; if a commit was cut short, after somebody has accepted that.
-async fn opened_after_failure(folder: &Path) -> Idem<SledStore> {
-    match opened(folder).await {
-        Ok(idem) => idem,
-        Err(error) => {
-            let ErrorKind::CannotOpen { problem, .. } = error.kind() else { panic!("{error:?}") };
-            assert!(problem.contains("in the middle of a commit"), "{problem}");
-            std::fs::remove_file(folder.join("idem")).unwrap();
-            opened(folder).await.unwrap()
-        }
-    }
-}
-
-#[tokio::test]
-async fn what_was_told_before_the_log_could_not_grow_is_there_and_the_rest_is_an_error() {
-    let folder = TempDir::new().unwrap();
-    let told = run_limited(folder.path().to_path_buf(), 4096, 2_000);
-    assert!(told.len() > 20);
-    let idem = opened_after_failure(folder.path()).await;
-    check(&idem, &told).await;
-    assert_eq!(put(&idem, "more", 1).await.unwrap(), Outcome::Created(1));
-}
-
-#[tokio::test]
-async fn a_value_whose_file_could_not_be_written_hangs_nobody() {
-    let folder = TempDir::new().unwrap();
-    let told = run_limited(folder.path().to_path_buf(), 4096, 5_000_000);
-    assert_eq!(told.len(), 20);
-    let idem = opened_after_failure(folder.path()).await;
-    check(&idem, &told).await;
-    assert_eq!(put(&idem, "more", 1).await.unwrap(), Outcome::Created(1));
+    assert_eq!(total(&idem).await, counted);
 }
