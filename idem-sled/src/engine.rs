@@ -114,7 +114,7 @@ impl Engine {
     /// The committed record of a key, durable or not.
     fn record(&self, key: &[u8]) -> Result<Option<Record>, Error> {
         let found = self.read(|database| database.records.get(key))?;
-        found.map(|bytes| Record::from_slice(&bytes)).transpose()
+        found.map(|stored| names::record(key, &stored)).transpose()
     }
 
     /// The committed value under a name, durable or not.
@@ -161,10 +161,9 @@ impl Engine {
             records.take(limit).collect::<sled::Result<Vec<_>>>()
         })?;
         self.pending.wait_for_all().await?;
-        let parsed = records.into_iter().map(|(key, record)| {
-            let record = Record::from_slice(&record)?;
-            Ok((names::key(&key)?, record))
-        });
+        let parsed = records
+            .into_iter()
+            .map(|(name, stored)| Ok((names::key(&name)?, names::record(&name, &stored)?)));
         parsed.collect()
     }
 

@@ -1,6 +1,6 @@
 //! What things are called in the trees: every name says how long its parts are, none is joined by a separator.
 
-use idem_core::{Error, Key};
+use idem_core::{Error, ErrorKind, Key, Record};
 
 /// Names of the store's own trees begin so.
 pub(crate) const OWN: &[u8] = b"idem.";
@@ -33,10 +33,38 @@ pub(crate) fn read_number(bytes: &[u8]) -> Result<u64, Error> {
     Ok(u64::from_be_bytes(bytes))
 }
 
-pub(crate) fn key(bytes: &[u8]) -> Result<Key, Error> {
-    Key::from_bytes(bytes)
+/// The key of an entry in [`RECORDS`].
+pub(crate) fn key(name: &[u8]) -> Result<Key, Error> {
+    Key::from_bytes(name).map_err(|error| named(error, name))
+}
+
+/// The record in what lies under a name in [`RECORDS`].
+pub(crate) fn record(name: &[u8], stored: &[u8]) -> Result<Record, Error> {
+    Record::from_slice(stored).map_err(|error| named(error, name))
 }
 
 pub(crate) fn damaged(problem: &str) -> Error {
-    Error::nothing_done(idem_core::ErrorKind::Damaged { problem: problem.to_string() })
+    Error::nothing_done(ErrorKind::Damaged { problem: problem.to_string() })
+}
+
+/// The same error, which says whose record it is, so that an operator finds it.
+fn named(error: Error, name: &[u8]) -> Error {
+    let whose = match Key::from_bytes(name) {
+        Ok(key) => format!("{key:?}"),
+        Err(_) => format!("b\"{}\"", name.escape_ascii()),
+    };
+    let kind = match error.kind() {
+        ErrorKind::Damaged { problem } => ErrorKind::Damaged {
+            problem: format!(
+                "{problem}, under {whose} in the tree `{RECORDS}`: restore the folder, or remove that entry to have it run anew"
+            ),
+        },
+        ErrorKind::SchemaNewer { found, supported, .. } => ErrorKind::SchemaNewer {
+            location: format!("the record of {whose}"),
+            found: *found,
+            supported: *supported,
+        },
+        _ => return error,
+    };
+    Error::nothing_done(kind).with_source(error)
 }

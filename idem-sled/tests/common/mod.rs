@@ -8,7 +8,7 @@ pub(crate) mod child;
 
 use std::{env, path::Path};
 
-use idem_core::{EffectError, Error, Idem, Key, Request, Space};
+use idem_core::{Certainty, EffectError, Error, ErrorKind, Idem, Key, Request, Space};
 use idem_sled::{SledStore, SledTransaction};
 
 pub(crate) fn request(name: impl std::fmt::Display) -> Request {
@@ -38,4 +38,25 @@ pub(crate) fn random() -> fastrand::Rng {
 /// How many rounds a test takes: as the environment variable `IDEM_ROUNDS` says, or else so many.
 pub(crate) fn rounds(unless_told: usize) -> usize {
     env::var("IDEM_ROUNDS").map_or(unless_told, |rounds| rounds.parse().unwrap())
+}
+
+pub(crate) fn error(opened: Result<impl Sized, Error>) -> Error {
+    let Err(error) = opened else { panic!("this must not open") };
+    assert_eq!(error.certainty(), Certainty::NothingDone);
+    error
+}
+
+pub(crate) fn problem(opened: Result<impl Sized, Error>) -> String {
+    let error = error(opened);
+    assert!(matches!(error.kind(), ErrorKind::CannotOpen { .. }), "{error:?}");
+    error.to_string()
+}
+
+/// Whether an error says that what is stored cannot be read, with nothing done.
+pub(crate) fn is_damage(error: &Error) -> bool {
+    let kinds = matches!(
+        error.kind(),
+        ErrorKind::CannotOpen { .. } | ErrorKind::Damaged { .. } | ErrorKind::Store
+    );
+    kinds && error.certainty() == Certainty::NothingDone
 }
