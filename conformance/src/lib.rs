@@ -4,6 +4,7 @@ pub mod callers;
 pub mod cases;
 mod fixture;
 mod leasing;
+pub mod operations;
 mod placed;
 mod report;
 mod run;

@@ -46,6 +46,20 @@
 //! after its own flush; a sync of the store, or the one that the engine does every half second, follows long before
 //! it writes over the old place, but no promise of the engine's says so.
 //!
+//! # Damage
+//! Records bear a checksum, and so does all that the engine writes. Whatever is found damaged is an error, never an
+//! empty store and never a new run: when the folder is opened
+//! ([`ErrorKind::CannotOpen`](idem_core::ErrorKind::CannotOpen)), or by the calls that meet it
+//! ([`ErrorKind::Damaged`](idem_core::ErrorKind::Damaged), with the key). A listing stops at a damaged record and
+//! names its key; a purge goes round it. Restore the folder, or remove that entry of the tree `idem.records` with the
+//! engine while the store is closed: the key then runs anew.
+//!
+//! The engine takes the first message of its log that it cannot read for the log's end, as a crash leaves one, and
+//! drops silently what comes after it. A store that was closed, or opened, since the last commit notices that by its
+//! marker. After a crash, commits of the last life of the process may be gone so, receipts and effects together,
+//! if the disk damaged what it had taken: nothing tells that apart from what was never written. So close the store
+//! where you can, and open it again before you copy the folder of a process that died.
+//!
 //! # What the engine asks of you
 //! - Never call `flush_async`: several at once wait for each other for ever.
 //! - Inside a transaction of the engine's own call neither the engine nor the store: its lock is one for all
@@ -65,6 +79,8 @@ mod disk;
 mod engine;
 mod expiry;
 mod failure;
+#[cfg(test)]
+mod faults;
 #[cfg(test)]
 mod gate;
 mod marker;
