@@ -114,8 +114,8 @@ fn refusal(cause: &RedisError) -> ErrorKind {
         Some("NOAUTH" | "WRONGPASS" | "NOPERM") => ErrorKind::Denied,
         Some("WRONGTYPE") => ErrorKind::Damaged {
             problem:
-                "a key under the prefix, or of the stream, holds another type: another program \
-                      writes there, give each names of its own"
+                "a key under the prefix, or of the stream, holds another type (another program \
+                      writes there, give each names of its own)"
                     .to_string(),
         },
         Some("MOVED" | "ASK") => ErrorKind::InvalidSetting {

@@ -12,7 +12,7 @@ use tokio::sync::{RwLock, RwLockReadGuard};
 
 use crate::{
     create::Create,
-    failure::{Failure, damaged},
+    failure::Failure,
     glance::glance,
     link::Link,
     names::Prefix,
@@ -138,12 +138,24 @@ impl Inner {
 /// The record in what lies under its name.
 pub(crate) fn decode(stored: Option<Bytes>, name: &[u8]) -> Result<Option<Record>, Error> {
     let Some(stored) = stored else { return Ok(None) };
-    Record::from_bytes(&stored).map(Some).map_err(|error| match error.kind() {
-        ErrorKind::Damaged { problem } => damaged(format!(
-            "{problem}, under {:?}: restore it, or delete that key to have it run anew",
-            String::from_utf8_lossy(name)
-        ))
-        .with_source(error),
-        _ => error,
-    })
+    Record::from_bytes(&stored).map(Some).map_err(|error| named(error, name))
+}
+
+/// The same error, which says under what name the record lies, so that an operator finds it.
+pub(crate) fn named(error: Error, name: &[u8]) -> Error {
+    let name = String::from_utf8_lossy(name);
+    let kind = match error.kind() {
+        ErrorKind::Damaged { problem } => ErrorKind::Damaged {
+            problem: format!(
+                "{problem}, under {name:?}: restore it, or delete that key to have it run anew"
+            ),
+        },
+        ErrorKind::SchemaNewer { found, supported, .. } => ErrorKind::SchemaNewer {
+            location: format!("the key {name:?}"),
+            found: *found,
+            supported: *supported,
+        },
+        _ => return error,
+    };
+    Error::nothing_done(kind).with_source(error)
 }

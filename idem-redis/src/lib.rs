@@ -61,6 +61,22 @@
 //! only does it a minute sooner, and looks at every record for that. Both go by SCAN: a key may be listed twice
 //! while the server resizes its table, and missed if its slot is moved to another server meanwhile.
 //!
+//! # Damage
+//! Records bear a checksum. One that was changed or cut, or that another type lies in place of, is an error of every
+//! call that meets it ([`ErrorKind::Damaged`](idem_core::ErrorKind::Damaged), with the server's key), and never a new
+//! run; a listing stops there and names the key, a purge goes round it. Restore it, or delete that key: it then runs
+//! anew. What nobody can notice: a record that another client removed, put an older copy of in place, or gave a
+//! checksum that matches; and changed values, which bear none. So keep other clients off the prefix by the server's
+//! access control.
+//!
+//! What the server loses with its files it loses silently. A commit that a crash cut at the end of the append-only file
+//! is dropped as a whole when the server starts (`aof-load-truncated yes`, its default) and told in its log alone; with
+//! `no` the server does not start before somebody has run `redis-check-aof --fix`, which drops it too. With
+//! `appendfsync always` nobody was told of such a commit, unless the disk lost what it had taken. In the rest of that
+//! file the server notices broken commands, but no changed bytes: those show in a record, not in a name or a value. An
+//! RDB file has a checksum, and a server does not start from a damaged one, unless `rdbchecksum no`. Whoever restores
+//! files takes keys back to that time: what has completed since then runs again.
+//!
 //! # When a server is not well
 //! A call waits for a response timeout, and a little longer, while the server loads its data, is busy with a script,
 //! lacks replicas or cannot write to its disk: reads too, since only a server that takes writes is sure to be the

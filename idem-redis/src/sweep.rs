@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use idem_core::{Cursor, Error, ErrorKind, Key, Page, Purged, Record, Timestamp};
 
 use crate::{
-    inner::{Inner, decode},
+    inner::{Inner, decode, named},
     nodes::{self, Node},
     script::Commit,
     settle::{Doubt, Fate, settle},
@@ -166,7 +166,7 @@ async fn find(store: &Inner, name: Vec<u8>) -> Result<Option<Found>, Error> {
     let (record, now) = match store.look_patiently(&name, &[]).await {
         Ok(seen) => (decode(seen.record, &name).transpose(), store.decided_now(seen.now)),
         Err(error) if matches!(error.kind(), ErrorKind::Damaged { .. }) => {
-            (Some(Err(error)), store.estimated_now())
+            (Some(Err(named(error, &name))), store.estimated_now())
         }
         Err(error) => return Err(error),
     };

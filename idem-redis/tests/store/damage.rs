@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use idem_core::{
-    Certainty, Error, ErrorKind, Idem, ManualClock, Outcome, Timestamp, Transaction,
+    Certainty, Change, Error, ErrorKind, Idem, ManualClock, Outcome, Timestamp, Transaction,
     consumer::Recorder,
 };
 use idem_redis::{RedisStore, testing::Server};
@@ -27,7 +27,9 @@ async fn finds_damage(idem: &Front, name: &'static str) {
     is_damaged(idem.receipt(&key(name)).await.unwrap_err());
     is_damaged(idem.forget(&key(name)).await.unwrap_err());
     is_damaged(claim(idem, name).await.unwrap_err());
-    is_damaged(idem.list(None, 10).await.unwrap_err());
+    let error = idem.list(None, 10).await.unwrap_err();
+    assert!(error.to_string().contains(&record_name(name)), "it must name the key: {error}");
+    is_damaged(error);
 }
 
 #[tokio::test]
@@ -35,9 +37,15 @@ async fn a_record_of_another_type_is_damaged() {
     let server = Server::start().unwrap();
     for idem in stores(&server).await {
         server.command(&["FLUSHALL"]).unwrap();
-        server.command(&["RPUSH", &record_name("k"), "x"]).unwrap();
+        for other in [["RPUSH", &record_name("k"), "x"], ["SADD", &record_name("k"), "x"]] {
+            server.command(&["DEL", &record_name("k")]).unwrap();
+            server.command(&other).unwrap();
+            finds_damage(&idem, "k").await;
+            assert_eq!(value_of(&server, "k"), None);
+        }
+        server.command(&["DEL", &record_name("k")]).unwrap();
+        server.command(&["HSET", &record_name("k"), "a", "b"]).unwrap();
         finds_damage(&idem, "k").await;
-        assert_eq!(value_of(&server, "k"), None);
         put_first(&idem, "other").await;
         // A purge goes round it.
         assert_eq!(idem.purge(10).await.unwrap().removed, 0);
@@ -83,53 +91,91 @@ async fn a_token_that_is_none_is_damaged() {
     }
 }
 
-/// Each byte of a record, changed in one bit.
-#[tokio::test]
-async fn a_damaged_record_is_never_taken_for_another() {
-    let server = Server::start().unwrap();
-    let stores = stores(&server).await;
-    put_first(&stores[0], "k").await;
+/// Every way to change one byte to some others, every way to cut the end, and some bytes more.
+fn damaged(stored: &[u8]) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    for at in 0..stored.len() {
+        for byte in [stored[at] ^ 1, stored[at] ^ 0x80, b'0', b'-', b' ', b'\n', 0] {
+            let mut changed = stored.to_vec();
+            changed[at] = byte;
+            all.push(changed);
+        }
+        all.push(stored[..at].to_vec());
+    }
+    for more in [&b"x"[..], b" ", b"\n", b"\0", stored] {
+        all.push([stored, more].concat());
+    }
+    all.retain(|changed| changed != stored);
+    all
+}
+
+/// That the record of the key `k` cannot be read, and where it is.
+fn is_found<T: std::fmt::Debug>(answer: Result<T, Error>, damaged: &[u8]) {
+    let what = damaged.escape_ascii();
+    let error = answer.expect_err("it cannot be read");
+    let is_typed =
+        matches!(error.kind(), ErrorKind::Damaged { .. } | ErrorKind::SchemaNewer { .. });
+    assert!(is_typed && error.certainty() == Certainty::NothingDone, "{what}: {error:?}");
+    assert!(error.to_string().contains(&record_name("k")), "it must name the key: {error}");
+}
+
+/// Every call of one of the stores, in turn, meets each damage to the record of the key `k`.
+async fn every_damage_is_found(server: &Server, stores: &[Front; 2]) {
     let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
     let name = record_name("k");
     let stored: Vec<u8> = redis::cmd("GET").arg(&name).query(&mut connection).unwrap();
-    for index in 0..stored.len() {
-        let mut damaged = stored.clone();
-        damaged[index] ^= 1 << (index % 8);
-        redis::cmd("SET").arg(&name).arg(&damaged).exec(&mut connection).unwrap();
-        let idem = &stores[index % 2];
-        let errors = [
-            put(idem, "k").await.unwrap_err(),
-            idem.receipt(&key("k")).await.unwrap_err(),
-            claim(idem, "k").await.unwrap_err(),
-            idem.list(None, 10).await.unwrap_err(),
-        ];
-        for error in errors {
-            // The first byte is the version.
-            let is_newer = matches!(error.kind(), ErrorKind::SchemaNewer { .. }) && index == 0;
-            let is_damaged = matches!(error.kind(), ErrorKind::Damaged { .. });
-            assert!(is_newer || is_damaged, "{index}: {error:?}");
-            assert_eq!(error.certainty(), Certainty::NothingDone);
-        }
+    for (damaged, idem) in damaged(&stored).iter().zip(stores.iter().cycle()) {
+        redis::cmd("SET").arg(&name).arg(damaged).exec(&mut connection).unwrap();
+        is_found(put(idem, "k").await, damaged);
+        is_found(claim(idem, "k").await, damaged);
+        is_found(idem.receipt(&key("k")).await, damaged);
+        is_found(idem.forget(&key("k")).await, damaged);
+        is_found(idem.list(None, 10).await, damaged);
+        assert_eq!(idem.purge(10).await.unwrap().removed, 0);
         let found: Vec<u8> = redis::cmd("GET").arg(&name).query(&mut connection).unwrap();
-        assert_eq!(found, damaged, "nothing has changed it");
+        assert!(found == *damaged, "for who can mend it");
     }
     redis::cmd("SET").arg(&name).arg(&stored).exec(&mut connection).unwrap();
-    assert_eq!(put(&stores[0], "k").await.unwrap(), Outcome::Replayed(1));
 }
 
-/// Cut short, and empty: a falsy value is no absent one.
 #[tokio::test]
-async fn a_record_that_was_cut_is_damaged() {
+async fn any_damage_to_a_receipt_is_found_by_every_call_that_meets_it() {
     let server = Server::start().unwrap();
-    let [idem, speculative] = stores(&server).await;
-    put_first(&idem, "k").await;
-    let stored: String = server.query(&["GET", &record_name("k")]).unwrap();
-    for length in [0, 1, 10, stored.len() - 1] {
-        server.command(&["SET", &record_name("k"), &stored[..length]]).unwrap();
-        for idem in [&idem, &speculative] {
-            finds_damage(idem, "k").await;
-        }
+    let stores = stores(&server).await;
+    put_first(&stores[0], "k").await;
+    every_damage_is_found(&server, &stores).await;
+    assert_eq!(put(&stores[0], "k").await.unwrap(), Outcome::Replayed(1), "it was mended");
+}
+
+#[tokio::test]
+async fn any_damage_to_a_claim_is_found_by_every_call_that_meets_it() {
+    let server = Server::start().unwrap();
+    let stores = stores(&server).await;
+    let claim = claimed(&stores[0], "k").await;
+    every_damage_is_found(&server, &stores).await;
+    assert!(on_claim(&stores[0], "k", &claim, completion(&claim, "1")).await.unwrap().ran);
+}
+
+/// Its holder, too, is told so, and nothing is made of it.
+#[tokio::test]
+async fn a_claim_that_was_damaged_is_an_error_to_its_holder() {
+    let server = Server::start().unwrap();
+    let idem = open(&server.url()).await;
+    let claim = claimed(&idem, "k").await;
+    server.command(&["SETRANGE", &record_name("k"), "20", "x"]).unwrap();
+    let damaged: String = server.query(&["GET", &record_name("k")]).unwrap();
+    let longer = Change::Extend { lease: lease(2 * LEASE) };
+    for change in [completion(&claim, "1"), longer, Change::Remove, Change::End] {
+        is_found(on_claim(&idem, "k", &claim, change).await, damaged.as_bytes());
     }
+    assert_eq!(server.query::<String>(&["GET", &record_name("k")]).unwrap(), damaged);
+}
+
+/// A falsy value is no absent one.
+#[tokio::test]
+async fn a_mark_that_was_emptied_is_damaged() {
+    let server = Server::start().unwrap();
+    let idem = open(&server.url()).await;
     let marked = "idem:{cbilling}:r:0::7";
     server.command(&["SET", marked, ""]).unwrap();
     is_damaged(idem.mark_processed("billing", "7").await.unwrap_err());
@@ -146,10 +192,12 @@ async fn a_record_of_a_newer_version_is_left_to_newer_programs() {
             idem.receipt(&key("k")).await.unwrap_err(),
             idem.forget(&key("k")).await.unwrap_err(),
             claim(&idem, "k").await.unwrap_err(),
+            idem.list(None, 10).await.unwrap_err(),
         ] {
             let is_newer =
                 matches!(error.kind(), ErrorKind::SchemaNewer { found: 2, supported: 1, .. });
             assert!(is_newer, "{error:?}");
+            assert!(error.to_string().contains(&record_name("k")), "{error}");
         }
         assert_eq!(idem.purge(10).await.unwrap().removed, 0);
         assert!(has_record(&server, "k"));
