@@ -10,7 +10,7 @@ use std::{
 };
 
 use common::eventually;
-use idem_redis::testing::{Mode, Proxy, Server};
+use idem_redis::testing::{Mode, Moment, Proxy, Server};
 use redis::{Connection, RedisResult};
 
 fn connect(proxy: &Proxy) -> Connection {
@@ -99,6 +99,61 @@ fn a_cut_can_be_for_certain_requests_so_many_times() {
     }
     set(&mut connect(&proxy), "value").unwrap();
     assert_eq!(proxy.counts().cut, 2);
+}
+
+#[test]
+fn a_cut_can_come_at_each_moment_of_a_request_of_that_number() {
+    let server = Server::start().unwrap();
+    let proxy = Proxy::before(&server).unwrap();
+    for (moment, arrives) in
+        [(Moment::BeforeRequest, false), (Moment::AfterRequest, true), (Moment::WithinReply, true)]
+    {
+        for number in 1..=3 {
+            let mut stream = TcpStream::connect(proxy.address()).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            let before = proxy.counts();
+            proxy.set(Mode::CutAt { request: number, moment, lasts: false });
+            for passed in 1..number {
+                let value = passed.to_string();
+                stream.write_all(format!("SET name {value}\r\n").as_bytes()).unwrap();
+                let mut reply = [0; b"+OK\r\n".len()];
+                stream.read_exact(&mut reply).unwrap();
+                assert_eq!(found(&server), Some(value));
+            }
+            let last = format!("{moment:?}-{number}");
+            stream.write_all(format!("SET name {last}\r\n").as_bytes()).unwrap();
+            let mut rest = Vec::new();
+            stream.read_to_end(&mut rest).unwrap();
+            let half = if moment == Moment::WithinReply { "+O" } else { "" };
+            assert_eq!(rest, half.as_bytes());
+            if arrives {
+                eventually("the request to arrive", || found(&server).as_ref() == Some(&last));
+            }
+            let counts = proxy.counts();
+            assert_eq!(counts.cut, before.cut + 1);
+            let arrived = number as u64 - u64::from(!arrives);
+            assert_eq!(counts.requests, before.requests + arrived);
+            assert_eq!(found(&server).as_ref() == Some(&last), arrives);
+            assert_eq!(proxy.mode(), Mode::Pass);
+        }
+    }
+}
+
+#[test]
+fn a_cut_that_lasts_is_the_end_until_something_passes_again() {
+    let server = Server::start().unwrap();
+    let proxy = Proxy::before(&server).unwrap();
+    let mut before = connect(&proxy);
+    proxy.set(Mode::CutAt { request: 1, moment: Moment::AfterRequest, lasts: true });
+    set(&mut before, "value").unwrap_err();
+    assert_eq!(proxy.mode(), Mode::Down);
+    let requests = proxy.counts().requests;
+    for _ in 0..2 {
+        assert!(redis::Client::open(proxy.url()).unwrap().get_connection().is_err());
+    }
+    assert_eq!(proxy.counts().requests, requests);
+    proxy.set(Mode::Pass);
+    set(&mut connect(&proxy), "other").unwrap();
 }
 
 #[test]

@@ -31,7 +31,7 @@ mod wait;
 pub use builder::Builder;
 pub use certificates::Certificates;
 pub use cluster::Cluster;
-pub use proxy::{Counts, Mode, Proxy};
+pub use proxy::{Counts, Mode, Moment, Proxy};
 pub use redis::Value;
 pub use server::Server;
 

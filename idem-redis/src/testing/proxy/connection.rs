@@ -7,7 +7,11 @@ use std::{
     time::Duration,
 };
 
-use super::{Line, mode::Mode, pump::pump};
+use super::{
+    Line,
+    mode::{Mode, Moment},
+    pump::pump,
+};
 
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -15,13 +19,15 @@ pub(super) struct Connection {
     server: TcpStream,
     /// Set before a request that no reply may follow.
     silent: AtomicBool,
+    /// Set before a request whose reply is to be cut in half.
+    halved: AtomicBool,
 }
 
 impl Connection {
     pub(super) fn new(client: TcpStream, server: TcpStream) -> io::Result<Self> {
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
-        Ok(Self { client, server, silent: AtomicBool::new(false) })
+        Ok(Self { client, server, silent: AtomicBool::new(false), halved: AtomicBool::new(false) })
     }
 
     /// Passes requests on until the client has gone and none is left.
@@ -40,14 +46,22 @@ impl Connection {
     }
 
     fn request(&self, line: &Line, message: &[u8]) -> io::Result<()> {
-        let is_last = line.mode.lock().take_cut(message);
-        if is_last {
-            self.silent.store(true, Ordering::SeqCst);
+        let moment = line.mode.lock().take_cut(message);
+        match moment {
+            Some(Moment::BeforeRequest) => {
+                self.silent.store(true, Ordering::SeqCst);
+                line.counters.cut();
+                self.cut_client();
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+            Some(Moment::AfterRequest) => self.silent.store(true, Ordering::SeqCst),
+            Some(Moment::WithinReply) => self.halved.store(true, Ordering::SeqCst),
+            None => {}
         }
         // Before it can be seen, so that a client that has its reply finds it counted.
         line.counters.request();
         (&self.server).write_all(message)?;
-        if is_last {
+        if moment == Some(Moment::AfterRequest) {
             line.counters.cut();
             self.cut_client();
         }
@@ -60,6 +74,13 @@ impl Connection {
         }
         if *line.mode.lock() == Mode::SwallowReplies {
             line.counters.swallowed();
+            return Ok(());
+        }
+        if self.halved.load(Ordering::SeqCst) {
+            (&self.client).write_all(&message[..message.len() / 2])?;
+            self.silent.store(true, Ordering::SeqCst);
+            line.counters.cut();
+            self.cut_client();
             return Ok(());
         }
         line.counters.reply();

@@ -15,7 +15,7 @@ pub struct Counts {
     pub delayed: u64,
     /// Replies that were swallowed.
     pub swallowed: u64,
-    /// Connections that were cut after a request.
+    /// Connections that were cut at a request.
     pub cut: u64,
 }
 

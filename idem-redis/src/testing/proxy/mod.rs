@@ -20,7 +20,10 @@ use self::{
     counts::Counters,
     door::{Accept, Door},
 };
-pub use self::{counts::Counts, mode::Mode};
+pub use self::{
+    counts::Counts,
+    mode::{Mode, Moment},
+};
 use super::{Server, ports};
 
 /// Stands between clients and a [`Server`], and does to their messages what its [`Mode`] says.
@@ -80,7 +83,7 @@ impl Proxy {
         *self.line.mode.lock() = mode;
     }
 
-    /// The mode: [`Mode::CutAfterRequest`] changes by itself.
+    /// The mode: [`Mode::CutAfterRequest`] and [`Mode::CutAt`] change by themselves.
     pub fn mode(&self) -> Mode {
         *self.line.mode.lock()
     }

@@ -19,6 +19,18 @@ pub enum Mode {
         /// command `SET`, which is also in the `CLIENT SETINFO` of new connections.
         containing: &'static [u8],
     },
+    /// Cuts the client's connection at a request: the one of that number from now on, the first is 1. Then it is
+    /// [`Mode::Pass`], or [`Mode::Down`] if it lasts.
+    CutAt {
+        /// Which request.
+        request: usize,
+        /// At which moment.
+        moment: Moment,
+        /// Whether nothing passes any more afterwards.
+        lasts: bool,
+    },
+    /// Passes no request on, and cuts the connection of whoever sends one.
+    Down,
     /// Passes each reply on so much later.
     DelayReplies(Duration),
     /// Passes each request on so much later, even if the client has gone.
@@ -26,6 +38,17 @@ pub enum Mode {
     /// Passes each message on so much later, in both directions, as a slow network does: messages under way
     /// do not wait for each other.
     DelayAll(Duration),
+}
+
+/// When a connection is cut, as its request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// The server gets nothing of the request.
+    BeforeRequest,
+    /// The server gets the request, the client nothing of the reply.
+    AfterRequest,
+    /// The client gets one half of the reply.
+    WithinReply,
 }
 
 impl Mode {
@@ -46,17 +69,31 @@ impl Mode {
         }
     }
 
-    /// Whether to cut after this request: if so, it is one less.
-    pub(super) fn take_cut(&mut self, request: &[u8]) -> bool {
-        let Self::CutAfterRequest { times, containing } = self else { return false };
-        if *times == 0 || !contains(request, containing) {
-            return false;
+    /// When to cut at this request, if at all: if so, it is one less.
+    pub(super) fn take_cut(&mut self, message: &[u8]) -> Option<Moment> {
+        match self {
+            Self::CutAfterRequest { times, containing } => {
+                if *times == 0 || !contains(message, containing) {
+                    return None;
+                }
+                *times -= 1;
+                if *times == 0 {
+                    *self = Self::Pass;
+                }
+                Some(Moment::AfterRequest)
+            }
+            Self::CutAt { request: 0 | 1, moment, lasts } => {
+                let moment = *moment;
+                *self = if *lasts { Self::Down } else { Self::Pass };
+                Some(moment)
+            }
+            Self::CutAt { request, .. } => {
+                *request -= 1;
+                None
+            }
+            Self::Down => Some(Moment::BeforeRequest),
+            _ => None,
         }
-        *times -= 1;
-        if *times == 0 {
-            *self = Self::Pass;
-        }
-        true
     }
 }
 
