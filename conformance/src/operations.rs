@@ -259,7 +259,8 @@ impl Operation {
 /// # Errors
 /// The store's own.
 pub async fn seen<S: Store>(idem: &Idem<S>) -> Result<Seen, Error> {
-    let page = idem.list(None, 10).await?;
+    // What has expired, too.
+    let page = idem.store().list(None, 10).await?;
     assert!(page.records.len() <= 1, "{:?}", page.records);
     let phase = match page.records.first().map(|(_, record)| (record, &record.state)) {
         None => Phase::Free,

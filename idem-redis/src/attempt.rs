@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use idem_core::{
     Applied, Certainty, Change, Committed, Error, ErrorKind, Key, Look, Optimistic, Overlay,
-    Record, Timestamp, Token,
+    Record, State, Timestamp, Token,
 };
 use parking_lot::Mutex;
 use tokio::{task::yield_now, time::sleep};
@@ -183,13 +183,20 @@ impl<'s> Call<'s> {
                         return Ok(Applied::Committed { after: record, now });
                     }
                 }
+                Change::Keep => {}
+                // It did not come through, and will not any more.
+                _ if record == seen.record => {}
+                // Another extension has come first, or this one: it is asked for again on the claim that there is.
+                Change::Extend { .. } | Change::End
+                    if is_same_claim(seen, &record, |until| until > now) => {}
+                Change::End if is_same_claim(seen, &record, |until| until <= now) => {
+                    return Ok(Applied::Committed { after: record, now });
+                }
                 // A removal leaves nothing to know it by, and what has come since is not what was to go.
-                Change::Remove if record != seen.record => {
+                Change::Remove | Change::Extend { .. } | Change::End => {
                     let waited = self.store.link.timeouts().response;
                     return Err(Error::new(ErrorKind::Unreachable { waited }, Certainty::Unknown));
                 }
-                // An extension is asked for again, on the record that there is.
-                Change::Remove | Change::Extend { .. } | Change::End | Change::Keep => {}
             }
         }
         self.progress.lock().next = Some(Basis::Told(Look { record, now }));
@@ -204,6 +211,22 @@ impl<'s> Call<'s> {
             Stamping::At(now) => live_until.is_some_and(|end| end <= now),
             Stamping::ByServer => false,
         }
+    }
+}
+
+/// Whether a record is the claim that was seen, with an end like that.
+fn is_same_claim(
+    seen: &Look,
+    record: &Option<Record>,
+    is_so: impl FnOnce(Timestamp) -> bool,
+) -> bool {
+    let claim = |record: &Option<Record>| match record {
+        Some(Record { state: State::Claimed { token, until, .. }, .. }) => Some((*token, *until)),
+        _ => None,
+    };
+    match (claim(&seen.record), claim(record)) {
+        (Some((seen, _)), Some((token, until))) => seen == token && is_so(until),
+        _ => false,
     }
 }
 

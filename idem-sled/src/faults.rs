@@ -115,6 +115,7 @@ async fn fails_at(operation: Operation, number: usize, when: When) -> bool {
     let idem = place.failing(&fault);
     let lease = operation.prepare(&idem).await.unwrap();
     place.clock.advance(Duration::from_millis(1));
+    assert_eq!(seen(&idem).await.unwrap(), operation.states().0);
     *fault.lock() = Some((number, when));
     let what = format!("{operation:?}, {number}, {when:?}");
     let answer = within(&what, operation.ask(&idem, lease)).await;
