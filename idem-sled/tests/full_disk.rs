@@ -10,7 +10,7 @@ use std::{
     collections::HashMap,
     env,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     time::Duration,
 };
 
@@ -66,6 +66,8 @@ fn limited(blocks: usize) -> Command {
     let mut shell = Command::new("sh");
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
     shell.arg("-c").arg(script).arg(env::current_exe().unwrap());
+    // What fails there is meant to.
+    shell.stderr(Stdio::null());
     shell
 }
 

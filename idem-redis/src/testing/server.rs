@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::{
     Builder,
     log::Log,
-    ports,
+    ports::{self, Port},
     process::Process,
     shared::Shared,
     wait::{BOUND, until},
@@ -29,9 +29,9 @@ const TRIES: usize = 20;
 pub struct Server {
     program: String,
     builder: Builder,
-    port: u16,
+    port: Port,
     /// The port where the nodes of a cluster talk.
-    bus: u16,
+    bus: Port,
     /// Before the folder, so that it is dropped first.
     process: Option<Process>,
     folder: TempDir,
@@ -74,22 +74,23 @@ impl Server {
         let folder = tempfile::Builder::new().prefix("idem-redis-").tempdir()?;
         let log = Log::new(folder.path());
         let program = program.to_string();
-        let mut server = Self { program, builder, port: 0, bus: 0, process: None, folder, log };
+        let (port, bus) = (ports::free()?, ports::free()?);
+        let mut server = Self { program, builder, port, bus, process: None, folder, log };
         let mut tries = TRIES;
         loop {
-            server.port = ports::free()?;
-            server.bus = ports::free()?;
             tries -= 1;
             match server.launch() {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries > 0 => {}
                 result => return result.map(|()| server),
             }
+            server.port = ports::free()?;
+            server.bus = ports::free()?;
         }
     }
 
     /// The URL of the loopback address, for clients.
     pub fn url(&self) -> String {
-        self.url_at(self.port)
+        self.url_at(self.port.number())
     }
 
     /// The URL, if it had another port.
@@ -110,11 +111,11 @@ impl Server {
 
     /// The loopback address: the same after a restart.
     pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
+        (Ipv4Addr::LOCALHOST, self.port.number()).into()
     }
 
     pub(crate) fn bus(&self) -> u16 {
-        self.bus
+        self.bus.number()
     }
 
     pub(crate) fn password(&self) -> Option<&str> {
@@ -257,7 +258,7 @@ impl Server {
     }
 
     fn args(&self) -> io::Result<Vec<String>> {
-        let (port, bus) = (self.port.to_string(), self.bus.to_string());
+        let (port, bus) = (self.port.number().to_string(), self.bus().to_string());
         let folder = self.folder().display().to_string();
         let socket = self.socket().display().to_string();
         let builder = &self.builder;

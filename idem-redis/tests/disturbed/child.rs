@@ -38,7 +38,6 @@ impl Child {
             .envs(variables)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let output = BufReader::new(process.stdout.take().unwrap());

@@ -30,7 +30,6 @@ impl Child {
         let mut process = program
             .args(["--exact", "child", "--nocapture"])
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let output = BufReader::new(process.stdout.take().unwrap());

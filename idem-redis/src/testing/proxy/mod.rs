@@ -24,7 +24,10 @@ pub use self::{
     counts::Counts,
     mode::{Mode, Moment},
 };
-use super::{Server, ports};
+use super::{
+    Server,
+    ports::{self, Port},
+};
 
 /// Stands between clients and a [`Server`], and does to their messages what its [`Mode`] says.
 ///
@@ -38,6 +41,8 @@ pub struct Proxy {
     url: String,
     line: Arc<Line>,
     door: Mutex<Option<Door>>,
+    /// Also while the door is closed.
+    _port: Port,
 }
 
 /// What all connections share.
@@ -56,7 +61,7 @@ impl Proxy {
     ///
     /// If there is no free port.
     pub fn before(server: &Server) -> io::Result<Self> {
-        let listener = ports::listen()?;
+        let (listener, port) = ports::listen()?;
         let address = listener.local_addr()?;
         let line = Arc::new(Line {
             server: server.address(),
@@ -65,7 +70,7 @@ impl Proxy {
             connections: Mutex::default(),
         });
         let door = Mutex::new(Some(Door::open(listener, line.clone())?));
-        Ok(Self { address, url: server.url_at(address.port()), line, door })
+        Ok(Self { address, url: server.url_at(address.port()), line, door, _port: port })
     }
 
     /// The URL of the server by way of the proxy.
