@@ -82,6 +82,17 @@ impl Child {
         assert!(sent.unwrap().success(), "{name} must reach the child");
     }
 
+    /// Whether the system says that it is stopped: a signal takes effect some time after it was sent.
+    pub(crate) fn is_stopped(&self) -> bool {
+        let id = self.process.id();
+        if let Ok(stat) = std::fs::read_to_string(format!("/proc/{id}/stat")) {
+            return stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'));
+        }
+        // Elsewhere than on Linux.
+        let state = Command::new("ps").args(["-o", "state=", "-p", &id.to_string()]).output();
+        state.unwrap().stdout.trim_ascii().starts_with(b"T")
+    }
+
     /// Kills it, and returns what it had said and nobody has heard yet.
     pub(crate) fn kill(mut self) -> Vec<String> {
         self.process.kill().unwrap();

@@ -54,6 +54,7 @@ async fn who_was_stopped_past_its_lease_is_told_so_and_changes_nothing() {
     let mut child = Child::start("stopped::child", [(URL, server.url())]);
     let token: u64 = child.line_of("leased ").parse().unwrap();
     child.signal("STOP");
+    eventually("the child to stand still", || child.is_stopped()).await;
     child.go_on();
 
     let patient = request("k", "p").wait_for(Duration::from_secs(20));
