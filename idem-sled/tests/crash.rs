@@ -59,8 +59,7 @@ fn count(tx: &mut SledTransaction) -> Result<(), EffectError> {
 }
 
 fn number(digits: Option<&[u8]>) -> Result<usize, EffectError> {
-    Ok(digits
-        .map_or(Ok(0), |digits| std::str::from_utf8(digits)?.parse().map_err(EffectError::from))?)
+    Ok(std::str::from_utf8(digits.unwrap_or(b"0"))?.parse()?)
 }
 
 /// The child of the test below; nothing without it.
