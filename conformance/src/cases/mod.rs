@@ -1,4 +1,9 @@
-//! The cases, a module for each group of the catalogue. The numbers are those of the catalogue that the suite was made from.
+//! The cases, a module for each group of the catalogue. A case's documentation begins with its numbers there.
+//!
+//! Some of the catalogue needs more than a fixture, and stands elsewhere: of each backend's own tests, processes that are
+//! killed (101), that share what they opened (102, 110) or are stopped past a lease (111), what an older or newer version
+//! left (103), damage (104), a full disk (105), a store that is busy (112), and a server's restarts (114). Random
+//! histories (38) are the module `model`'s, behind the feature `model`.
 
 // A case is a test: it may unwrap.
 #![allow(clippy::unwrap_used)]
