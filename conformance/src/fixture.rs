@@ -17,7 +17,8 @@ pub trait Fixture: Send + Sync + Sized + 'static {
     async fn open(&self, clock: ManualClock) -> Self::Store;
 
     /// From now on the store cannot write receipts (`refuse`), or it can again: what a full disk, a
-    /// capacity or a trigger can do. Used to inject an error between an effect and its receipt.
+    /// capacity or a trigger can do. Used to inject an error between an effect and its receipt. The store must be
+    /// certain that a call which is refused did nothing, and replay meanwhile what it has.
     ///
     /// Asked only of backends that declare `receipt_faults`.
     async fn refuse_receipts(&self, refuse: bool) {
