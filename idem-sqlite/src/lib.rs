@@ -43,9 +43,9 @@
 //! - A commit in the log that is cut or altered is gone, and all after it: receipts together with their effects.
 //! - A result that was altered in the database and still decodes is replayed as it is then; a fingerprint that was
 //!   altered is a conflict. No check finds either.
-//! - A receipt whose key or expiry was altered may not be found, and its key runs anew; where the order of keys is
-//!   broken, another key may be given its record. So may keys whose page was cut in part at the end of the file.
-//!   `PRAGMA integrity_check` finds nearly all of this.
+//! - A receipt whose key or expiry was altered may not be found, and its key runs anew, as do keys which a broken
+//!   order hides, or whose page was cut in part at the end of the file. `PRAGMA integrity_check` finds nearly all of
+//!   this. What is found under a key bears that key, as it is in the file: another's record is damage.
 //! - A database that was cut to nothing is a new one to the engine.
 //!
 //! Where that matters, keep the file on a file system or a disk that has checksums of its own. After a fault of the

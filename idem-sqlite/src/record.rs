@@ -31,13 +31,33 @@ pub(crate) fn of_row(row: &Row<'_>) -> Result<Record, Error> {
         },
         _ => return Err(damaged("a record has an unknown state")),
     };
+    let created_at = time(1)?.ok_or_else(needed("created_at"))?;
+    if let State::Completed { expires_at: Some(expires_at), .. } = state
+        && expires_at <= created_at
+    {
+        return Err(damaged("a receipt expires before its time"));
+    }
     let attempt: Vec<u8> = column_of(row, 5)?;
     Ok(Record {
         fingerprint: fingerprint_of(column_of(row, 6)?)?,
         attempt: Uuid::from_slice(&attempt).map_err(|_| damaged("an attempt is no UUID"))?,
-        created_at: time(1)?.ok_or_else(needed("created_at"))?,
+        created_at,
         state,
     })
+}
+
+/// How many [`COLUMNS`] there are.
+const WIDTH: usize = 8;
+
+/// That the columns after [`COLUMNS`] are those of this key.
+pub(crate) fn is_of(row: &Row<'_>, key: &Key) -> Result<(), Error> {
+    let parts = [key.kind().as_str(), key.tenant(), key.operation(), key.request()];
+    for (offset, part) in parts.into_iter().enumerate() {
+        if row.get_ref(WIDTH + offset).map_err(failed)? != ValueRef::Text(part.as_bytes()) {
+            return Err(damaged("another key's record lies in the place of this one"));
+        }
+    }
+    Ok(())
 }
 
 /// The key in a row, from this column on: kind, tenant, operation, key.

@@ -47,7 +47,10 @@ impl Sql {
             savepoint: salted(&format!("SAVEPOINT idem_{salt}")),
             release: salted(&format!("RELEASE idem_{salt}")),
             rollback_to: salted(&format!("ROLLBACK TO idem_{salt}")),
-            select: salted(&format!("SELECT {COLUMNS} FROM main.idem_records WHERE {of_key}")),
+            // The key as well: the order of a damaged table may lead to another key's row.
+            select: salted(&format!(
+                "SELECT {COLUMNS}, kind, tenant, operation, key FROM main.idem_records WHERE {of_key}"
+            )),
             insert: salted(&format!(
                 "INSERT INTO main.idem_records (kind, tenant, operation, key, {COLUMNS}) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
@@ -59,11 +62,12 @@ impl Sql {
             remove: salted(&format!("DELETE FROM main.idem_records WHERE {of_key}")),
             last_token: salted("SELECT last FROM main.idem_token"),
             set_token: salted("UPDATE main.idem_token SET last = ?1"),
-            // A lease that was renewed past its retention stays until its end. What is no time is damage, and stays.
+            // A lease that was renewed past its retention stays until its end. What cannot be its time is damage, and stays.
             purge: salted(
                 "DELETE FROM main.idem_records WHERE (kind, tenant, operation, key) IN (
                      SELECT kind, tenant, operation, key FROM main.idem_records
                      WHERE expires_at <= ?1 AND typeof(expires_at) = 'integer'
+                         AND (expires_at > created_at OR state = 'claimed')
                          AND (lease_until IS NULL OR lease_until <= ?1)
                      ORDER BY expires_at LIMIT ?2)",
             ),

@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 
 use crate::{
     failure::{damaged, failed},
-    record::{Columns, column_of, damaged_at, key_of_row, of_row, token_of},
+    record::{Columns, column_of, damaged_at, is_of, key_of_row, of_row, token_of},
     sql::Sql,
 };
 
@@ -30,8 +30,9 @@ impl Tables<'_> {
         let mut select = self.connection.prepare_cached(&self.sql.select).map_err(failed)?;
         let of_key = (key.kind().as_str(), key.tenant(), key.operation(), key.request());
         let mut rows = select.query(of_key).map_err(failed)?;
-        let row = rows.next().map_err(failed)?;
-        row.map(of_row).transpose().map_err(|error| damaged_at(error, key))
+        let Some(row) = rows.next().map_err(failed)? else { return Ok(None) };
+        let record = is_of(row, key).and_then(|()| of_row(row));
+        record.map(Some).map_err(|error| damaged_at(error, key))
     }
 
     /// Writes the record in the place of the one that the transaction has read, if there was one.

@@ -45,12 +45,14 @@ async fn what_a_flipped_bit_of_a_row_does_is_known() {
     const ATTEMPT: usize = EXPIRES_AT + 6;
     const FINGERPRINT: usize = ATTEMPT + 16;
     const RESULT: usize = FINGERPRINT + 33;
+    const ANOTHERS_KEY: &str = "key, which then is that of 035";
     let image = Image::with_log().await.without_log();
     // Which byte of the row of which key, which bit of it, what its key is told, and whether the engine's own check
     // finds it.
     let flips = [
         ("kind", 34, 0, 0x01, Told::Anew, true),
-        ("key", 34, STATE - 1, 0x01, Told::Anew, true),
+        ("key", 34, STATE - 1, 0x10, Told::Anew, true),
+        (ANOTHERS_KEY, 34, STATE - 1, 0x01, Told::Anew, true),
         // This one does not expire, and stays where it was in the order.
         ("the last key", KEYS - 1, STATE - 1, 0x04, Told::Anew, false),
         ("state", 34, STATE, 0x01, Told::Damaged, false),
@@ -74,6 +76,11 @@ async fn what_a_flipped_bit_of_a_row_does_is_known() {
         // A key out of order may lead the engine astray on its way to others.
         let harmed = answers.keys.iter().filter(|told| **told != Told::Right).count();
         assert!(found || harmed <= 1, "{what}: {:?}", answers.count());
+        let foreign = [Told::Wrong, Told::Conflict];
+        let misled =
+            (0..KEYS).find(|other| *other != number && foreign.contains(&answers.keys[*other]));
+        let expected = (what == ANOTHERS_KEY).then_some(35);
+        assert_eq!(misled, expected, "{what}: it is given another key's record");
     }
 }
 
