@@ -260,7 +260,11 @@ impl Optimistic for Call<'_> {
         change: Change,
     ) -> Result<Applied, Error> {
         let stamping = self.stamping(seen);
-        let becomes = becomes(seen.record.as_ref(), &change, stamping)?;
+        let becomes = match becomes(seen.record.as_ref(), &change, stamping) {
+            // Nothing was read before: what there is may need no stamp.
+            Err(_) if self.assumed().is_some() => None,
+            becomes => becomes?,
+        };
         let Some(becomes) = becomes.filter(|_| !self.has_ended(stamping)) else {
             return Ok(Applied::Stale);
         };

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use idem_core::{Claim, Idem, Lease, Request};
+use idem_conformance::setup::START;
+use idem_core::{Claim, ErrorKind, Idem, Lease, ManualClock, Request};
 use idem_redis::{RedisStore, testing::Server};
 
 use crate::{
@@ -110,4 +111,21 @@ fn a_lease_that_outlives_its_runtime_is_ended_all_the_same() {
         let next = acquired(&open(&server.url()).await, &patient, LEASE).await;
         assert_eq!(next.took_over(), Some(token));
     });
+}
+
+/// What a claim would be stamped with is looked at when the key is free, not before.
+#[tokio::test]
+async fn a_retention_that_no_clock_can_hold_is_refused_only_where_a_claim_would_run() {
+    let server = Server::start().unwrap();
+    let clock = ManualClock::at(START);
+    let idem = open_with(RedisStore::builder().clock(clock), &server.url()).await;
+    let request = request("k", "p");
+    let endless = request.clone().retain(Duration::from_millis(i64::MAX.unsigned_abs()));
+    let claim = || idem.claim::<u64>(&endless, Duration::from_secs(30));
+    let refused = claim().await.unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::InvalidDuration { field: "retention", .. }));
+    let holder = acquired(&idem, &request, Duration::from_secs(30)).await;
+    assert!(matches!(claim().await.unwrap(), Claim::InProgress { .. }));
+    assert_eq!(holder.complete(7).await.unwrap(), 7);
+    assert!(matches!(claim().await.unwrap(), Claim::Replayed(7)));
 }
