@@ -4,6 +4,8 @@ pub mod callers;
 pub mod cases;
 mod fixture;
 mod leasing;
+#[cfg(feature = "model")]
+pub mod model;
 pub mod operations;
 mod placed;
 mod report;

@@ -18,7 +18,7 @@ use crate::{
 
 /// A fixture, whatever its type.
 #[async_trait]
-trait Place<S: Store>: Send + Sync {
+pub(crate) trait Place<S: Store>: Send + Sync {
     async fn open(&self, clock: ManualClock) -> S;
 
     async fn refuse_receipts(&self, refuse: bool);
@@ -41,7 +41,7 @@ impl<F: Fixture> Place<F::Store> for F {
     }
 }
 
-type Make<S> = fn() -> BoxFuture<Box<dyn Place<S>>>;
+pub(crate) type Make<S> = fn() -> BoxFuture<Box<dyn Place<S>>>;
 
 tokio::task_local! {
     /// What the case that runs makes its places by: a `Make`.
@@ -101,6 +101,15 @@ where
     async fn refuse_receipts(&self, refuse: bool) {
         self.0.refuse_receipts(refuse).await;
     }
+}
+
+/// Makes places of a fixture whose store is behind [`DynStore`].
+#[cfg(feature = "model")]
+pub(crate) fn make_dynamic<F: Fixture>() -> Make<Arc<DynStore>>
+where
+    <F::Store as Store>::Transaction: Sized,
+{
+    || Box::pin(async { Box::new(Dynamic(F::create().await)) as Box<dyn Place<_>> })
 }
 
 /// What the cases of a fixture are written for.

@@ -5,6 +5,7 @@
 
 mod engine;
 mod faults;
+mod model;
 mod pages;
 mod place;
 mod reference;
