@@ -85,13 +85,22 @@ mod tests {
     #[test]
     fn a_retry_is_due_between_now_and_the_length_of_the_lease() {
         let at = Timestamp::from_millis;
-        let (token, until) = (Token::MAX, at(1_030));
-        let state = State::Claimed { token, until, keep_until: None };
-        let record =
-            Record { fingerprint: None, attempt: Uuid::nil(), created_at: at(1_000), state };
-        for (now, expected) in [(1_000, 30), (1_029, 1), (990, 30), (0, 30), (i64::MIN, 30)] {
-            let committed = Committed::kept(Some(record.clone()), at(now));
-            let retry_after = Duration::from_millis(expected);
+        let claimed = |until| {
+            let state = State::Claimed { token: Token::MAX, until: at(until), keep_until: None };
+            Record { fingerprint: None, attempt: Uuid::nil(), created_at: at(1_000), state }
+        };
+        // The last ones were renewed when the clock had stepped back to before the claim.
+        for (until, now, expected) in [
+            (1_030, 1_000, 30),
+            (1_030, 1_029, 1),
+            (1_030, 990, 30),
+            (1_030, 0, 30),
+            (1_030, i64::MIN, 30),
+            (40, 10, 30),
+            (1_000, 970, 30),
+        ] {
+            let committed = Committed::kept(Some(claimed(until)), at(now));
+            let (until, retry_after) = (at(until), Duration::from_millis(expected));
             let outcome = Outcome::of(&committed, None).unwrap();
             assert_eq!(outcome, Outcome::InProgress { until, retry_after }, "at {now}");
         }

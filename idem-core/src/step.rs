@@ -220,8 +220,10 @@ impl Committed {
     /// How long until the lease that was found ends, at `until`; never longer than from its claim to its end, also
     /// by a clock that stepped back.
     pub(crate) fn retry_after(&self, until: Timestamp) -> Duration {
-        let from = self.before.as_ref().map_or(self.now, |found| found.created_at.max(self.now));
-        until.since(from)
+        let left = until.since(self.now);
+        let whole = self.before.as_ref().map(|found| until.since(found.created_at));
+        // Renewed by a clock that stepped back it may end before its claim: then what is left of it is all there is.
+        whole.filter(|whole| !whole.is_zero()).map_or(left, |whole| left.min(whole))
     }
 }
 

@@ -274,10 +274,11 @@ impl Rules {
     }
 }
 
-/// A retry is due when the lease ends: after what is left of it, and never after more than all of it. That is nothing
-/// if it was renewed, by a clock that stepped back, to an end before its claim.
+/// A retry is due when the lease ends: after what is left of it, and never after more than from its claim to its end;
+/// unless it was renewed, by a clock that stepped back, to an end before its claim.
 fn in_progress(record: &Record, until: Millis, now: Millis) -> Answer {
-    Answer::InProgress { until, retry_after: (until - now.max(record.created_at)).max(0) }
+    let (left, whole) = (until - now, until - record.created_at);
+    Answer::InProgress { until, retry_after: if whole > 0 { left.min(whole) } else { left } }
 }
 
 type Values = [Option<u64>; 2];
