@@ -84,6 +84,27 @@ impl Record {
     }
 }
 
+impl Error {
+    /// The same error of a stored record, which says where that lies and what to do, so that an operator finds it: for
+    /// a store to name a record that [`Record::from_bytes`], or its own form of it, refused. Other errors are as
+    /// they were.
+    #[must_use]
+    pub fn stored_in(self, place: &str, remedy: &str) -> Self {
+        let kind = match self.kind() {
+            ErrorKind::Damaged { problem } => {
+                ErrorKind::Damaged { problem: format!("{problem}, in {place}: {remedy}") }
+            }
+            ErrorKind::SchemaNewer { found, supported, .. } => ErrorKind::SchemaNewer {
+                location: place.to_string(),
+                found: *found,
+                supported: *supported,
+            },
+            _ => return self,
+        };
+        Self::new(kind, self.certainty()).with_source(self)
+    }
+}
+
 /// What a server may fill in.
 pub(crate) struct Stamp {
     pub(crate) created_at: Timestamp,
@@ -399,5 +420,23 @@ mod tests {
             assert_ne!(other, text, "{from}");
             assert!(is_damaged(other.into_bytes()), "{to}");
         }
+    }
+
+    #[test]
+    fn an_error_of_a_stored_record_says_where_it_lies_and_what_to_do() {
+        let there = |error: Error| error.stored_in("the row 7", "delete it");
+        let error = there(Record::from_slice(b"x").unwrap_err());
+        let text = error.to_string();
+        assert!(text.ends_with(", in the row 7: delete it"), "{text}");
+        assert!(matches!(error.kind(), ErrorKind::Damaged { .. }), "{error:?}");
+        let newer = there(Record::from_slice(b"2 whatever\n").unwrap_err());
+        let ErrorKind::SchemaNewer { location, found: 2, .. } = newer.kind() else {
+            panic!("{newer:?}")
+        };
+        assert_eq!(location, "the row 7");
+        let busy = Error::new(ErrorKind::Closed, crate::Certainty::Unknown);
+        let busy = there(busy);
+        assert!(matches!(busy.kind(), ErrorKind::Closed) && busy.to_string().contains("closed"));
+        assert_eq!(busy.certainty(), crate::Certainty::Unknown);
     }
 }

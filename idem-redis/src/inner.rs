@@ -143,19 +143,8 @@ pub(crate) fn decode(stored: Option<Bytes>, name: &[u8]) -> Result<Option<Record
 
 /// The same error, which says under what name the record lies, so that an operator finds it.
 pub(crate) fn named(error: Error, name: &[u8]) -> Error {
-    let name = String::from_utf8_lossy(name);
-    let kind = match error.kind() {
-        ErrorKind::Damaged { problem } => ErrorKind::Damaged {
-            problem: format!(
-                "{problem}, under {name:?}: restore it, or delete that key to have it run anew"
-            ),
-        },
-        ErrorKind::SchemaNewer { found, supported, .. } => ErrorKind::SchemaNewer {
-            location: format!("the key {name:?}"),
-            found: *found,
-            supported: *supported,
-        },
-        _ => return error,
-    };
-    Error::nothing_done(kind).with_source(error)
+    error.stored_in(
+        &format!("the key {:?}", String::from_utf8_lossy(name)),
+        "restore it, or delete that key to have it run anew",
+    )
 }

@@ -53,18 +53,8 @@ fn named(error: Error, name: &[u8]) -> Error {
         Ok(key) => format!("{key:?}"),
         Err(_) => format!("b\"{}\"", name.escape_ascii()),
     };
-    let kind = match error.kind() {
-        ErrorKind::Damaged { problem } => ErrorKind::Damaged {
-            problem: format!(
-                "{problem}, under {whose} in the tree `{RECORDS}`: restore the folder, or remove that entry to have it run anew"
-            ),
-        },
-        ErrorKind::SchemaNewer { found, supported, .. } => ErrorKind::SchemaNewer {
-            location: format!("the record of {whose}"),
-            found: *found,
-            supported: *supported,
-        },
-        _ => return error,
-    };
-    Error::nothing_done(kind).with_source(error)
+    error.stored_in(
+        &format!("the record of {whose} in the tree `{RECORDS}`"),
+        "restore the folder, or remove that entry to have it run anew",
+    )
 }

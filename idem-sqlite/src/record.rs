@@ -1,7 +1,7 @@
 //! A key's record as a row.
 
 use bytes::Bytes;
-use idem_core::{Error, ErrorKind, Fingerprint, Key, Kind, Record, State, Timestamp, Token};
+use idem_core::{Error, Fingerprint, Key, Kind, Record, State, Timestamp, Token};
 use rusqlite::{
     Row, ToSql,
     types::{ToSqlOutput, ValueRef},
@@ -70,13 +70,10 @@ pub(crate) fn key_of_row(row: &Row<'_>, first: usize) -> Result<Key, Error> {
 
 /// The same error, and whose record it is that is damaged.
 pub(crate) fn damaged_at(error: Error, key: &Key) -> Error {
-    match error.kind() {
-        ErrorKind::Damaged { problem } => damaged(format!(
-            "{problem}, that of {key:?}: restore it, or delete its row from idem_records to have the \
-             key run anew"
-        )).with_source(error),
-        _ => error,
-    }
+    error.stored_in(
+        &format!("the record of {key:?}"),
+        "restore it, or delete its row from idem_records to have the key run anew",
+    )
 }
 
 pub(crate) fn token_of(token: Option<i64>) -> Result<Token, Error> {
