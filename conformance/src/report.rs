@@ -1,8 +1,9 @@
 //! What a backend passes, what it is not asked for and why, and what it promises.
 
 use std::{
-    fmt,
+    env, fmt,
     panic::{AssertUnwindSafe, catch_unwind},
+    process,
     sync::{Mutex, PoisonError},
     thread,
 };
@@ -14,6 +15,10 @@ use crate::{
     placed::{cases, run_dynamic},
     setup::START,
 };
+
+/// Names an environment variable: if it is set, the process ends at the first case that fails. For tests of changed
+/// code, where it is enough that one does.
+const FAIL_FAST: &str = "IDEM_FAIL_FAST";
 
 /// What [`report!`](crate::report!) found.
 #[derive(Clone, Debug)]
@@ -44,6 +49,10 @@ impl Report {
             while let Some(case) = next() {
                 let run = || run_dynamic::<F>(case.name, case.runtime);
                 let passes = catch_unwind(AssertUnwindSafe(run)).is_ok();
+                if !passes && env::var_os(FAIL_FAST).is_some() {
+                    // Others may wait for what never comes, and are not waited for.
+                    process::exit(1);
+                }
                 let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
                 if passes { ended.0.push(case.name) } else { ended.1.push(case.name) }
             }
