@@ -2,6 +2,8 @@
 
 pub mod callers;
 pub mod cases;
+pub mod chance;
+pub mod child;
 mod fixture;
 mod leasing;
 #[cfg(feature = "model")]

@@ -21,7 +21,9 @@ mod sync {
     pub(crate) use shuttle_parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 }
 
-use std::{collections::BTreeSet, env, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
+
+use idem_conformance::chance::rounds;
 
 use idem_core::{
     Claim, EffectError, Error, ErrorKind, Idem, Key, ManualClock, Outcome, Request, Timestamp,
@@ -33,8 +35,7 @@ use transaction::MemoryTransaction;
 
 /// Tries interleavings of what the threads of `test` do.
 fn explore(test: impl Fn() + Send + Sync + 'static) {
-    let rounds = env::var("IDEM_ROUNDS").map_or(600, |rounds| rounds.parse().unwrap());
-    shuttle::check_random(test, rounds);
+    shuttle::check_random(test, rounds(600));
 }
 
 fn request(name: &str) -> Request {

@@ -16,9 +16,10 @@ use std::{
     time::Duration,
 };
 
-use common::{
+use common::{opened, random, request, space};
+use idem_conformance::{
+    chance::rounds,
     child::{Child, say},
-    opened, random, request, rounds, space,
 };
 use idem_core::{Claim, EffectError, Error, Idem, Outcome, Transaction};
 use idem_sled::{SledStore, SledTransaction};
@@ -207,11 +208,11 @@ async fn check_leases(idem: &Idem<SledStore>, said: &mut Said, round: usize) {
 
 /// Listens to a child of that round until it is killed, at a random instant.
 fn one_life(folder: &Path, round: usize, random: &mut fastrand::Rng, said: &mut Said) {
-    let mut program = Child::program();
-    let child = Child::start(program.env(FOLDER, folder).env(ROUND, round.to_string()));
+    let folder = folder.to_str().unwrap().to_string();
+    let child = Child::start("child", [(FOLDER, folder), (ROUND, round.to_string())]);
     let enough = said.told.len() + random.usize(1..=20);
     while said.told.len() < enough {
-        said.hear(&child.line());
+        said.hear(&child.line().expect("the child goes on"));
     }
     std::thread::sleep(Duration::from_micros(random.u64(..3_000)));
     child.kill().iter().for_each(|line| said.hear(line));

@@ -14,10 +14,8 @@ use std::{
     time::Duration,
 };
 
-use common::{
-    child::{Child, say},
-    nothing, opened, request, space,
-};
+use common::{nothing, opened, request, space};
+use idem_conformance::child::{Child, say};
 use idem_core::{Certainty, Error, ErrorKind, Idem, Outcome, Transaction};
 use idem_sled::{SledStore, SledTransaction};
 use tempfile::TempDir;
@@ -111,11 +109,12 @@ async fn commit_until_it_fails(folder: &Path, size: usize) {
 
 /// Runs the child above, and returns what it was told.
 fn run_limited(folder: PathBuf, blocks: usize, size: usize) -> HashMap<String, usize> {
-    let mut program = limited(blocks);
-    let child = Child::start(program.env(FOLDER, folder).env(SIZE, size.to_string()));
+    let folder = folder.to_str().unwrap().to_string();
+    let variables = [(FOLDER, folder), (SIZE, size.to_string())];
+    let child = Child::start_by(&mut limited(blocks), "child", variables);
     let mut all = HashMap::new();
     loop {
-        match child.line() {
+        match child.line().expect("the child goes on") {
             line if line == "held" => return all,
             line => all.extend(told(&line)),
         }

@@ -13,7 +13,8 @@ use std::{
     time::Duration,
 };
 
-use common::{is_damage, random, request, rounds, space};
+use common::{is_damage, random, request, space};
+use idem_conformance::chance::rounds;
 use idem_core::{Error, ErrorKind, Idem, Outcome, Transaction};
 use idem_sled::{SledStore, SledTransaction};
 use tempfile::TempDir;

@@ -87,7 +87,9 @@ mod sync {
     }
 }
 
-use std::{env, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
+
+use idem_conformance::chance::rounds;
 
 use queue::{Lead, Queue};
 use shuttle::{
@@ -97,8 +99,7 @@ use shuttle::{
 
 /// Tries interleavings of what the threads of `test` do.
 fn explore(test: impl Fn() + Send + Sync + 'static) {
-    let rounds = env::var("IDEM_ROUNDS").map_or(500, |rounds| rounds.parse().unwrap());
-    shuttle::check_random(test, rounds);
+    shuttle::check_random(test, rounds(500));
 }
 
 /// Says when the queue has let it go.

@@ -1,6 +1,12 @@
 //! What callers may ask for, at random: few keys and short spans, so that calls meet.
 
-use proptest::{collection::vec, prelude::*, sample::select, strategy::Union};
+use proptest::{
+    collection::vec,
+    prelude::*,
+    sample::select,
+    strategy::Union,
+    test_runner::{RngAlgorithm, TestRng},
+};
 
 use super::calls::{Call, Effect, Held, K, KEYS, Millis, NAMES, Name, OWNERS, Print, Retain};
 
@@ -189,4 +195,11 @@ fn effect() -> impl Strategy<Value = Effect> {
         1 => name().prop_map(Effect::Fail),
         1 => name().prop_map(Effect::Panic),
     ]
+}
+
+/// Choices of a seed.
+pub(super) fn rng(seed: u64) -> TestRng {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
 }

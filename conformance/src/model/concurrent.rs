@@ -19,12 +19,11 @@ use tokio::{runtime::Builder, sync::Barrier};
 use super::{
     caller::{Handle, Tx},
     calls::{Answer, Call, K, KEYS, Millis, NAMES},
-    choices::{Action, programs},
+    choices::{Action, programs, rng},
     clients::{Client, Log},
     history::History,
     names::Names,
     order,
-    seed::rng,
 };
 use crate::{
     callers::joined,
@@ -34,7 +33,7 @@ use crate::{
 };
 
 /// How many places there are: histories in different ones run at the same time.
-const PLACES: u32 = 3;
+const PLACES: usize = 3;
 
 /// The most clients of a history.
 const CLIENTS: usize = 5;
@@ -46,7 +45,7 @@ const APART: Millis = 1_000;
 ///
 /// # Errors
 /// A history that the rules do not allow, with its seed.
-pub(super) fn run(create: Make<Arc<DynStore>>, histories: u32, seed: u64) -> Result<(), String> {
+pub(super) fn run(create: Make<Arc<DynStore>>, histories: usize, seed: u64) -> Result<(), String> {
     let failed = AtomicBool::new(false);
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     // Here and not there: a fixture may go by the thread that asks for it.
@@ -55,8 +54,8 @@ pub(super) fn run(create: Make<Arc<DynStore>>, histories: u32, seed: u64) -> Res
         let threads: Vec<_> = (0..PLACES)
             .zip(places)
             .map(|(first, place)| {
-                let numbers = (first..histories).step_by(PLACES as usize);
-                let seeds = numbers.map(move |number| seed.wrapping_add(number.into()));
+                let numbers = (first..histories).step_by(PLACES);
+                let seeds = numbers.map(move |number| seed.wrapping_add(number as u64));
                 let failed = &failed;
                 scope.spawn(move || {
                     let ended = in_place(&*place, seeds, failed);

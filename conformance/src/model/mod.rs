@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Both print a seed with what goes wrong, and take it from the environment variable `IDEM_SEED`; `IDEM_ROUNDS`
-//! multiplies how much is tried. A seed makes the same programs again; how the calls of a history interleave is the
+//! says how many programs or histories. A seed makes the same programs again; how the calls of a history interleave is the
 //! machine's to say.
 
 mod caller;
@@ -24,22 +24,25 @@ mod history;
 mod names;
 mod order;
 mod rules;
-mod seed;
 mod sequential;
 
 use std::{error::Error, fmt};
 
 use idem_core::Store;
 
-use crate::{Fixture, placed::make_dynamic};
+use crate::{
+    Fixture,
+    chance::{rounds, seed},
+    placed::make_dynamic,
+};
 
 /// How much is tried, and on what.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "options do nothing alone"]
 pub struct Options {
     reopens: bool,
-    programs: u32,
-    histories: u32,
+    programs: usize,
+    histories: usize,
 }
 
 impl Default for Options {
@@ -57,13 +60,13 @@ impl Options {
     }
 
     /// So many programs of one caller after the other, each in a place of its own; 200 unless told.
-    pub fn programs(mut self, count: u32) -> Self {
+    pub fn programs(mut self, count: usize) -> Self {
         self.programs = count;
         self
     }
 
     /// So many histories; 2,000 unless told.
-    pub fn histories(mut self, count: u32) -> Self {
+    pub fn histories(mut self, count: usize) -> Self {
         self.histories = count;
         self
     }
@@ -102,7 +105,7 @@ pub fn sequential<F: Fixture>(options: Options) -> Result<(), Wrong>
 where
     <F::Store as Store>::Transaction: Sized,
 {
-    let (programs, seed) = (seed::scaled(options.programs), seed::seed());
+    let (programs, seed) = (rounds(options.programs), seed());
     let steps =
         sequential::run(make_dynamic::<F>(), options.reopens, programs, seed).map_err(Wrong)?;
     println!("{programs} programs of {steps} steps in all are right (IDEM_SEED={seed})");
@@ -126,7 +129,7 @@ pub fn histories<F: Fixture>(options: Options) -> Result<(), Wrong>
 where
     <F::Store as Store>::Transaction: Sized,
 {
-    let (histories, seed) = (seed::scaled(options.histories), seed::seed());
+    let (histories, seed) = (rounds(options.histories), seed());
     concurrent::run(make_dynamic::<F>(), histories, seed).map_err(Wrong)?;
     println!("{histories} histories are right (IDEM_SEED={seed})");
     Ok(())

@@ -19,10 +19,9 @@ use tokio::runtime::Builder;
 use super::{
     caller::{Caller, Handle},
     calls::{Answer, Call, Held, KEYS, LeaseNo, Millis, NAMES, OWNERS, Record},
-    choices::{Act, act, call},
+    choices::{Act, act, call, rng},
     names::Names,
     rules::Rules,
-    seed::rng,
 };
 use crate::{
     placed::{Make, Place},
@@ -365,13 +364,13 @@ async fn follow(
 pub(super) fn run(
     create: Make<Arc<DynStore>>,
     reopens: bool,
-    cases: u32,
+    cases: usize,
     seed: u64,
 ) -> Result<usize, String> {
     let runtime =
         Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let config = Config {
-        cases,
+        cases: u32::try_from(cases).unwrap_or(u32::MAX),
         failure_persistence: None,
         max_shrink_iters: 4_000,
         max_shrink_time: 30_000,

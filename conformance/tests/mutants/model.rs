@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// How much is tried before a fault counts as not found: far more than the rarest takes, which is some hundreds.
-const TRIES: u32 = 20_000;
+const TRIES: usize = 20_000;
 
 /// What one caller after the other finds.
 const FOUND_BY_PROGRAMS: [Fault; 28] = [

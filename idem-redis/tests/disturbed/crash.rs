@@ -9,14 +9,15 @@ use std::{
     time::Duration,
 };
 
+use idem_conformance::{
+    chance::{rounds, seed},
+    child::{Child, hear, say},
+};
 use idem_core::{Certainty, Claim, EffectError, Outcome, Transaction};
 use idem_redis::{RedisTransaction, testing::Server};
 use tokio::sync::watch;
 
-use crate::{
-    child::{Child, say, told_to_go_on},
-    setup::*,
-};
+use crate::setup::*;
 
 const URL: &str = "IDEM_REDIS_TEST_URL";
 const ROUND: &str = "IDEM_REDIS_TEST_ROUND";
@@ -42,7 +43,7 @@ async fn child() {
     let (Ok(url), Ok(round)) = (env::var(URL), env::var(ROUND)) else { return };
     let (end, ends) = watch::channel(false);
     std::thread::spawn(move || {
-        told_to_go_on();
+        hear();
         end.send(true).ok();
     });
     // Two stores, one of which gives up sooner than the other.
@@ -144,7 +145,7 @@ impl Said {
     fn hear_more(&mut self, child: &Child, told: usize) {
         let enough = self.told + told;
         while self.told < enough {
-            self.hear(&child.line());
+            self.hear(&child.line().expect("the child goes on"));
         }
     }
 }
@@ -165,7 +166,7 @@ impl Lane {
     fn one_life(&mut self, round: u64) -> Said {
         let mut said = Said { last_token: self.last_token, ..Said::default() };
         let variables = [(URL, self.server.url()), (ROUND, format!("{}-{round}", self.number))];
-        let child = Child::start("crash::child", variables);
+        let mut child = Child::start("crash::child", variables);
         said.hear_more(&child, self.random.usize(1..=30));
         std::thread::sleep(Duration::from_micros(self.random.u64(..3_000)));
         let rest = if self.random.bool() {
@@ -174,6 +175,7 @@ impl Lane {
             self.server.kill().unwrap();
             self.server.restart().unwrap();
             said.hear_more(&child, 1);
+            child.go_on();
             child.ends()
         };
         rest.iter().for_each(|line| said.hear(line));
@@ -273,10 +275,7 @@ async fn lane(number: u64, seed: u64, rounds: u64) -> BTreeMap<String, usize> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whenever_a_server_or_a_client_is_killed_what_was_told_is_there_and_the_rest_whole_or_not()
 {
-    let rounds: u64 = env::var("IDEM_ROUNDS").map_or(100, |rounds| rounds.parse().unwrap());
-    let seed =
-        env::var("IDEM_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
-    println!("IDEM_SEED={seed}");
+    let (rounds, seed) = (rounds(100) as u64, seed());
     let lanes: Vec<_> = (0..LANES)
         .map(|number| {
             let share = (rounds + number) / LANES;

@@ -6,8 +6,6 @@
 
 mod aof;
 #[cfg(unix)]
-mod child;
-#[cfg(unix)]
 mod crash;
 mod faults;
 #[cfg(unix)]

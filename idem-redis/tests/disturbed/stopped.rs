@@ -2,13 +2,11 @@
 
 use std::{env, time::Duration};
 
+use idem_conformance::child::{Child, hear, say};
 use idem_core::{Error, ErrorKind, LeaseError, Outcome, State, Store, Token};
 use idem_redis::{RedisStore, testing::Server};
 
-use crate::{
-    child::{Child, say, told_to_go_on},
-    setup::*,
-};
+use crate::setup::*;
 
 const URL: &str = "IDEM_REDIS_STOPPED_URL";
 /// Short, since it is waited out by the server's clock.
@@ -22,7 +20,7 @@ async fn child() {
     let claim = idem.claim::<String>(&request("k", "p"), BRIEF).await.unwrap();
     let lease = claim.lease().unwrap();
     say(&format!("leased {}", lease.token()));
-    told_to_go_on();
+    hear();
     let token = lease.token();
     let lost = |what: &str, error: &Error| say(&format!("{what} {}", is_lost(error, token)));
     let lease = match lease.complete("stale".to_string()).await {
@@ -52,7 +50,7 @@ async fn who_was_stopped_past_its_lease_is_told_so_and_changes_nothing() {
     let server = Server::start().unwrap();
     let idem = open(&server.url()).await;
     let mut child = Child::start("stopped::child", [(URL, server.url())]);
-    let token: u64 = child.line_of("leased ").parse().unwrap();
+    let token: u64 = child.said("leased ").parse().unwrap();
     child.signal("STOP");
     eventually("the child to stand still", || child.is_stopped()).await;
     child.go_on();
@@ -68,9 +66,9 @@ async fn who_was_stopped_past_its_lease_is_told_so_and_changes_nothing() {
 
     child.signal("CONT");
     for what in ["complete ", "renew ", "release "] {
-        assert_eq!(child.line_of(what), "true", "{what} is refused as lost");
+        assert_eq!(child.said(what), "true", "{what} is refused as lost");
     }
-    child.line_of("ended");
+    child.said("ended");
     assert_eq!(idem.store().list(None, 10).await.unwrap().records, record);
     assert!(
         matches!(record[..], [(_, ref record)] if matches!(record.state, State::Completed { .. }))

@@ -4,17 +4,15 @@
 
 use std::{
     env,
-    hash::{BuildHasher, RandomState},
-    io::{BufRead, BufReader, Write},
-    process::{Child, Command, Stdio},
-    sync::{
-        atomic::{AtomicU64, Ordering},
-        mpsc,
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
 use async_trait::async_trait;
+use idem_conformance::{
+    chance::{rounds, seed},
+    child::{Child, hear, say},
+};
 use idem_core::{
     BoxError, Error, Idem,
     consumer::{Delivery, Queue},
@@ -29,8 +27,6 @@ use crate::setup::*;
 
 const URL: &str = "IDEM_STREAMS_TEST_URL";
 const STANDS_STILL_AT: &str = "IDEM_STREAMS_TEST_STANDS_STILL_AT";
-const ROUNDS: &str = "IDEM_ROUNDS";
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Events of a round, each of which is sent twice.
 const EVENTS: u64 = 5;
 
@@ -41,12 +37,6 @@ async fn worker(url: &str) -> StreamQueue {
 
 async fn store(url: &str) -> Idem<RedisStore> {
     Idem::new(RedisStore::open(url).await.unwrap())
-}
-
-fn say(line: &str) {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "\n{line}").unwrap();
-    out.flush().unwrap();
 }
 
 /// Says what it does, and stands still between a commit and its ack.
@@ -106,10 +96,7 @@ impl Queue for Talking {
 async fn child() {
     let (Ok(url), Ok(at)) = (env::var(URL), env::var(STANDS_STILL_AT)) else { return };
     // If the test dies first, this ends too.
-    std::thread::spawn(|| {
-        std::io::stdin().read_line(&mut String::new()).ok();
-        std::process::exit(1);
-    });
+    std::thread::spawn(hear);
     let (idem, queue) = (store(&url).await, worker(&url).await);
     let talking = Talking { queue, acks: AtomicU64::new(0), stands_still_at: at.parse().unwrap() };
     let handler = ledger(&idem);
@@ -118,55 +105,19 @@ async fn child() {
     }
 }
 
-/// A child that was started, and its lines as they come.
-struct Worker {
-    child: Child,
-    lines: mpsc::Receiver<String>,
+/// A worker that stands still before its ack of that number, from 1; 0 for never.
+fn start(server: &Server, stands_still_at: u64) -> Child {
+    let variables = [(URL, server.url()), (STANDS_STILL_AT, stands_still_at.to_string())];
+    Child::start("killed_workers::child", variables)
 }
 
-impl Worker {
-    /// One that stands still before its ack of that number, from 1; 0 for never.
-    fn start(server: &Server, stands_still_at: u64) -> Self {
-        let mut child = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "killed_workers::child", "--nocapture"])
-            .env(URL, server.url())
-            .env(STANDS_STILL_AT, stands_still_at.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let (sender, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in output.lines().map_while(Result::ok) {
-                sender.send(line).ok();
-            }
-        });
-        Self { child, lines }
+/// Waits for so many lines of a worker that tell of a message.
+fn wait_for(worker: &Child, mut count: u64) {
+    while count > 0 {
+        let line = worker.line().expect("the worker goes on");
+        let tells = ["received ", "handled", "acked"].iter().any(|start| line.starts_with(start));
+        count -= u64::from(tells);
     }
-
-    /// Waits for so many lines that tell of a message.
-    fn wait_for(&self, mut count: u64) {
-        while count > 0 {
-            let line = self.lines.recv_timeout(PATIENCE).expect("the child goes on");
-            let tells =
-                ["received ", "handled", "acked"].iter().any(|start| line.starts_with(start));
-            count -= u64::from(tells);
-        }
-    }
-
-    fn wait_until_it_stands_still(&self) {
-        while self.lines.recv_timeout(PATIENCE).expect("the child goes on") != "stands still" {}
-    }
-
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-fn random(below: u64) -> u64 {
-    RandomState::new().hash_one(()) % below
 }
 
 /// Sends the events of a round, each twice, and returns them.
@@ -190,7 +141,8 @@ fn unread(server: &Server) -> i64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_event_is_counted_once_whenever_its_worker_is_killed() {
-    let rounds = env::var(ROUNDS).map_or(12, |rounds| rounds.parse().unwrap());
+    let rounds = rounds(12) as u64;
+    let mut random = fastrand::Rng::with_seed(seed());
     let server = Server::start().unwrap();
     let (idem, second) = (store(&server.url()).await, worker(&server.url()).await);
     let handler = ledger(&idem);
@@ -199,16 +151,16 @@ async fn each_event_is_counted_once_whenever_its_worker_is_killed() {
         let stands_still = round % 2 == 0;
         if stands_still {
             // Of the second entry of an event, too.
-            let at = 1 + random(2 * EVENTS);
-            let first = Worker::start(&server, at);
-            first.wait_until_it_stands_still();
+            let at = random.u64(1..=2 * EVENTS);
+            let first = start(&server, at);
+            first.said("stands still");
             first.kill();
             assert!(!in_flight(&server).is_empty());
             let event = &events[usize::try_from((at - 1) % EVENTS).unwrap()];
             assert_eq!(counted(&idem, event).await, 1, "it was committed");
         } else {
-            let first = Worker::start(&server, 0);
-            first.wait_for(1 + random(3 * 2 * EVENTS));
+            let first = start(&server, 0);
+            wait_for(&first, random.u64(1..=3 * 2 * EVENTS));
             first.kill();
         }
         within("the second worker", async {

@@ -3,11 +3,9 @@
 // Not every test file uses all of it.
 #![allow(dead_code)]
 
-#[cfg(unix)]
-pub(crate) mod child;
+use std::path::Path;
 
-use std::{env, path::Path};
-
+use idem_conformance::chance::seed;
 use idem_core::{Certainty, EffectError, Error, ErrorKind, Idem, Key, Request, Space};
 use idem_sled::{SledStore, SledTransaction};
 
@@ -29,15 +27,7 @@ pub(crate) fn nothing(_: &mut SledTransaction) -> Result<(), EffectError> {
 
 /// Numbers by the seed in the environment variable `IDEM_SEED`, or else by one of their own, which is printed.
 pub(crate) fn random() -> fastrand::Rng {
-    let seed =
-        env::var("IDEM_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
-    println!("IDEM_SEED={seed}");
-    fastrand::Rng::with_seed(seed)
-}
-
-/// How many rounds a test takes: as the environment variable `IDEM_ROUNDS` says, or else so many.
-pub(crate) fn rounds(unless_told: usize) -> usize {
-    env::var("IDEM_ROUNDS").map_or(unless_told, |rounds| rounds.parse().unwrap())
+    fastrand::Rng::with_seed(seed())
 }
 
 pub(crate) fn error(opened: Result<impl Sized, Error>) -> Error {

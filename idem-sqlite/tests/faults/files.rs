@@ -1,20 +1,22 @@
 //! Files with flipped bits, and files that were cut: what each key is told then, and what the engine hides.
 
+use idem_conformance::chance::rounds;
+
 use crate::{
-    chance::{Chance, rounds},
+    chance,
     image::{Answers, IN_DATABASE, Image, KEYS, Told, answers},
 };
 
 /// Flips any bit, and says which.
-fn flip(bytes: &mut [u8], chance: &mut Chance) -> (usize, u8) {
-    let (byte, bit) = (chance.below(bytes.len()), 1 << chance.below(8));
+fn flip(bytes: &mut [u8], chance: &mut fastrand::Rng) -> (usize, u8) {
+    let (byte, bit) = (chance.usize(..bytes.len()), 1 << chance.usize(..8));
     bytes[byte] ^= bit;
     (byte, bit)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flipped_bit_of_the_database_is_told_or_harms_one_key_or_is_found_by_the_engines_check() {
-    let mut chance = Chance::new();
+    let mut chance = chance();
     let with_log = Image::with_log().await;
     let images = [with_log.without_log(), with_log];
     for round in 0..rounds(200) {
@@ -87,7 +89,7 @@ async fn what_a_flipped_bit_of_a_row_does_is_known() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_lost_pages_is_refused_or_told_and_one_that_lost_all_is_new() {
     const PAGE: usize = 4096;
-    let mut chance = Chance::new();
+    let mut chance = chance();
     let image = Image::with_log().await.without_log();
     let whole = image.database.len();
     assert_eq!(whole % PAGE, 0);
@@ -106,7 +108,7 @@ async fn a_database_that_lost_pages_is_refused_or_told_and_one_that_lost_all_is_
         whole - PAGE + 1,
         whole - 1,
     ];
-    let random: Vec<_> = (0..rounds(20)).map(|_| chance.below(whole)).collect();
+    let random: Vec<_> = (0..rounds(20)).map(|_| chance.usize(..whole)).collect();
     for length in edges.into_iter().chain(random) {
         let mut image = image.clone();
         image.database.truncate(length);
@@ -137,12 +139,12 @@ async fn a_database_that_lost_pages_is_refused_or_told_and_one_that_lost_all_is_
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_lost_pages_beside_its_log_tells_it() {
-    let mut chance = Chance::new();
+    let mut chance = chance();
     let image = Image::with_log().await;
     for _ in 0..rounds(20) {
         let mut image = image.clone();
         // Of a shorter one the engine drops the log as well.
-        image.database.truncate(2 + chance.below(image.database.len() - 2));
+        image.database.truncate(2 + chance.usize(..image.database.len() - 2));
         let Some(answers) = answers(&image).await else { continue };
         let count = answers.count();
         assert!(count.keys().all(|told| [Told::Right, Told::Damaged].contains(told)), "{count:?}");
@@ -168,7 +170,7 @@ fn are_those_before(answers: &Answers, commits: &[usize], byte: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_committed_after_a_flipped_bit_of_the_log_is_gone_with_its_effect() {
-    let mut chance = Chance::new();
+    let mut chance = chance();
     let image = Image::with_log().await;
     let commits = commits(&image.log);
     assert_eq!(commits.len(), KEYS - IN_DATABASE, "each key is a commit");
@@ -183,11 +185,11 @@ async fn what_was_committed_after_a_flipped_bit_of_the_log_is_gone_with_its_effe
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_committed_after_the_end_of_a_cut_log_is_gone_with_its_effect() {
-    let mut chance = Chance::new();
+    let mut chance = chance();
     let image = Image::with_log().await;
     let commits = commits(&image.log);
     let edges = [0, 1, 31, 32, 33, commits[0] - 1, commits[0], commits[0] + 1, image.log.len() - 1];
-    let random: Vec<_> = (0..rounds(20)).map(|_| chance.below(image.log.len())).collect();
+    let random: Vec<_> = (0..rounds(20)).map(|_| chance.usize(..image.log.len())).collect();
     for length in edges.into_iter().chain(random) {
         let mut image = image.clone();
         image.log.truncate(length);

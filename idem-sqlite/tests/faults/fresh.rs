@@ -2,14 +2,12 @@
 
 use std::path::Path;
 
+use idem_conformance::child::{Child, hear, say};
 use idem_core::Outcome;
 use idem_sqlite::Synchronous;
 use tempfile::TempDir;
 
-use crate::{
-    child::{Child, hear, orders, say},
-    column, opened, request,
-};
+use crate::{column, opened, orders, request, variables};
 
 const FILES: usize = 30;
 const PROCESSES: usize = 4;
@@ -40,13 +38,14 @@ async fn child() {
 #[test]
 fn of_processes_that_open_a_new_file_at_once_one_creates_and_the_others_replay() {
     let folder = TempDir::new().unwrap();
-    let start = |number: usize| Child::start("fresh::child", folder.path(), &number.to_string());
+    let start =
+        |number: usize| Child::start("fresh::child", variables(folder.path(), &number.to_string()));
     let mut children: Vec<_> = (0..PROCESSES).map(start).collect();
     for number in 0..FILES {
         for child in &children {
             child.said("ready");
         }
-        children.iter_mut().for_each(|child| child.tell("go"));
+        children.iter_mut().for_each(|child| child.go_on());
         let answers = children.iter().map(|child| {
             loop {
                 let line = child.line().expect("the child answers");
@@ -69,5 +68,5 @@ fn of_processes_that_open_a_new_file_at_once_one_creates_and_the_others_replay()
         assert_eq!(column::<i64>(&path, "SELECT count(*) FROM idem_token"), [1]);
         assert_eq!(column::<String>(&path, "SELECT key FROM idem_records"), ["a"]);
     }
-    children.into_iter().for_each(Child::succeeds);
+    children.into_iter().for_each(|child| drop(child.ends()));
 }

@@ -6,17 +6,17 @@ use std::{
     time::Duration,
 };
 
+use idem_conformance::{
+    chance::rounds,
+    child::{Child, hear, say},
+};
 use idem_core::{Claim, EffectError, Idem, Key, Outcome, Transaction};
 use idem_sqlite::{SqliteStore, SqliteTransaction, Synchronous};
 use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use crate::{
-    chance::{Chance, rounds},
-    child::{Child, hear, orders, say},
-    column, opened, request,
-};
+use crate::{chance, column, opened, orders, request, variables};
 
 /// How many callers a child has. The last ones claim their keys first.
 const CALLERS: usize = 6;
@@ -123,17 +123,17 @@ impl Said {
 }
 
 /// Runs a child, kills it at any instant, and takes note of what it has said.
-fn kill_one(chance: &mut Chance, path: &Path, round: usize, said: &mut Said) {
+fn kill_one(chance: &mut fastrand::Rng, path: &Path, round: usize, said: &mut Said) {
     let synchronous = if round.is_multiple_of(2) { "full" } else { "normal" };
-    let child = Child::start("killed::child", path, &format!("{round} {synchronous}"));
-    let enough = if chance.below(30) == 0 { 200 } else { chance.below(20) };
+    let child = Child::start("killed::child", variables(path, &format!("{round} {synchronous}")));
+    let enough = if chance.usize(..30) == 0 { 200 } else { chance.usize(..20) };
     let mut count = 0;
     while count < enough {
         count += usize::from(said.note(&child.line().expect("the child goes on for ever")));
     }
     // Not at once, so that it is not always just after an answer; or, where there was none, while it opens.
     let longest = if enough == 0 { 20_000 } else { 2_000 };
-    std::thread::sleep(Duration::from_micros(chance.below(longest).try_into().unwrap()));
+    std::thread::sleep(Duration::from_micros(chance.usize(..longest).try_into().unwrap()));
     for line in child.kill() {
         said.note(&line);
     }
@@ -201,7 +201,7 @@ async fn next_token(idem: &Idem<SqliteStore>, round: usize) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_told_before_a_kill_is_there_after_it_and_the_rest_is_whole_or_not_there() {
-    let mut chance = Chance::new();
+    let mut chance = chance();
     // A file is read as a whole in each of its rounds: many rounds take more than one file.
     let mut left = rounds(100);
     while left > 0 {
@@ -212,7 +212,7 @@ async fn what_was_told_before_a_kill_is_there_after_it_and_the_rest_is_whole_or_
 }
 
 /// So many rounds on one growing file.
-async fn kill_over_and_over(chance: &mut Chance, rounds: usize) {
+async fn kill_over_and_over(chance: &mut fastrand::Rng, rounds: usize) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
     let tables = "CREATE TABLE orders (name TEXT PRIMARY KEY, quantity INTEGER);

@@ -7,8 +7,6 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(unix)]
 
-mod chance;
-mod child;
 mod files;
 mod fresh;
 mod image;
@@ -19,11 +17,34 @@ mod rows;
 mod stopped;
 mod unwritable;
 
-use std::{path::Path, time::Duration};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
+use idem_conformance::chance::seed;
 use idem_core::{Idem, Key, Request};
 use idem_sqlite::{SqliteStore, Synchronous};
 use rusqlite::Connection;
+
+const PATH: &str = "IDEM_SQLITE_TEST_PATH";
+const ORDERS: &str = "IDEM_SQLITE_TEST_ORDERS";
+
+/// What a child is told of its path, and what else it is to know.
+fn variables(path: &Path, orders: &str) -> [(&'static str, String); 2] {
+    [(PATH, path.to_str().unwrap().to_string()), (ORDERS, orders.to_string())]
+}
+
+/// The path and the orders of a child; none in a process that is none.
+fn orders() -> Option<(PathBuf, String)> {
+    Some((env::var_os(PATH)?.into(), env::var(ORDERS).ok()?))
+}
+
+/// Random numbers that can be had again.
+fn chance() -> fastrand::Rng {
+    fastrand::Rng::with_seed(seed())
+}
 
 /// A bound for what must come, on a loaded machine too.
 const PATIENCE: Duration = Duration::from_secs(60);

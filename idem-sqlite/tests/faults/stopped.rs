@@ -1,19 +1,13 @@
 //! A process that is stopped past its lease, and woken.
 
-use std::{
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
+use idem_conformance::child::{Child, hear, say};
 use idem_core::{Claim, Error, ErrorKind, Idem, Lease, Outcome};
 use idem_sqlite::{SqliteStore, Synchronous};
 use tempfile::TempDir;
 
-use crate::{
-    PATIENCE,
-    child::{Child, hear, orders, say},
-    opened, request,
-};
+use crate::{PATIENCE, opened, orders, request, variables};
 
 const LEASE: Duration = Duration::from_millis(300);
 const KEYS: [&str; 3] = ["complete", "renew", "release"];
@@ -54,27 +48,15 @@ async fn child() {
     say("refused");
 }
 
-fn signal(name: &str, child: &Child) {
-    let sent = Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status();
-    assert!(sent.unwrap().success());
-}
-
-/// Whether the system says that it is stopped.
-fn is_stopped(child: &Child) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
-    // The state comes after the program's name, which is in parentheses.
-    stat.rsplit_once(") ").unwrap().1.starts_with('T')
-}
-
 #[tokio::test]
 async fn a_process_that_was_stopped_past_its_lease_is_refused_and_changes_nothing() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
-    let mut child = Child::start("stopped::child", &path, "");
+    let mut child = Child::start("stopped::child", variables(&path, ""));
     let tokens = child.said("holds");
-    signal("STOP", &child);
+    child.signal("STOP");
     let start = Instant::now();
-    while !is_stopped(&child) {
+    while !child.is_stopped() {
         assert!(start.elapsed() < PATIENCE, "the child does not stop");
         std::thread::yield_now();
     }
@@ -87,10 +69,10 @@ async fn a_process_that_was_stopped_past_its_lease_is_refused_and_changes_nothin
         assert_eq!(lease.complete("the parent's".to_string()).await.unwrap(), "the parent's");
     }
     let before = idem.list(None, 10).await.unwrap().records;
-    signal("CONT", &child);
-    child.tell("go on");
+    child.signal("CONT");
+    child.go_on();
     child.said("refused");
-    child.succeeds();
+    child.ends();
     assert_eq!(idem.list(None, 10).await.unwrap().records, before);
     for name in KEYS {
         let effect =

@@ -2,15 +2,13 @@
 
 use std::{collections::BTreeSet, process::Command};
 
+use idem_conformance::child::{Child, say};
 use idem_core::{Certainty, Error, ErrorKind, Idem, Outcome, Transaction};
 use idem_sqlite::{SqliteStore, SqliteTransaction, Synchronous};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::{
-    child::{Child, orders, say},
-    column, opened, request,
-};
+use crate::{column, opened, orders, request, variables};
 
 const KEYS: usize = 40;
 /// More than the last of them cannot be written.
@@ -75,13 +73,13 @@ async fn what_cannot_be_written_is_an_error_reading_goes_on_and_what_was_told_is
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
     Connection::open(&path).unwrap().execute_batch("CREATE TABLE orders (name TEXT)").unwrap();
-    let child = Child::start_by(&mut limited(BLOCKS), "unwritable::child", &path, "");
+    let child = Child::start_by(&mut limited(BLOCKS), "unwritable::child", variables(&path, ""));
     let (mut told, mut held) = (BTreeSet::new(), false);
     while let Some(line) = child.line() {
         told.extend(line.strip_prefix("told ").map(str::to_string));
         held |= line == "held";
     }
-    child.succeeds();
+    child.ends();
     assert!(held && !told.is_empty() && told.len() < KEYS, "{} of {KEYS} were told", told.len());
 
     let idem = opened(&path, Synchronous::Full).await;
