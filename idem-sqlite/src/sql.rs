@@ -62,13 +62,14 @@ impl Sql {
             remove: salted(&format!("DELETE FROM main.idem_records WHERE {of_key}")),
             last_token: salted("SELECT last FROM main.idem_token"),
             set_token: salted("UPDATE main.idem_token SET last = ?1"),
-            // A lease that was renewed past its retention stays until its end. What cannot be its time is damage, and stays.
+            // A lease that was renewed past its retention stays until its end. What is damaged stays as well: it is no
+            // reason to run anew.
             purge: salted(
                 "DELETE FROM main.idem_records WHERE (kind, tenant, operation, key) IN (
                      SELECT kind, tenant, operation, key FROM main.idem_records
                      WHERE expires_at <= ?1 AND typeof(expires_at) = 'integer'
-                         AND (expires_at > created_at OR state = 'claimed')
-                         AND (lease_until IS NULL OR lease_until <= ?1)
+                         AND (state = 'completed' AND expires_at > created_at AND lease_until IS NULL
+                             OR state = 'claimed' AND typeof(lease_until) = 'integer' AND lease_until <= ?1)
                      ORDER BY expires_at LIMIT ?2)",
             ),
             list: salted(&format!(

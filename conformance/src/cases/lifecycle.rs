@@ -1,10 +1,13 @@
 //! What one caller after another is told.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use idem_core::{
     Certainty, ErrorKind, Fingerprint, Key, Outcome, Request, Timestamp, Transaction,
     consumer::Recorder,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Fixture,
@@ -203,8 +206,29 @@ pub async fn a_result_that_would_not_read_back_is_refused<F: Fixture>() {
     assert_eq!(error.certainty(), Certainty::NothingDone);
     let error = setup.idem.execute(&request, |tx| add(tx, "count").map(|_| Some(f64::NAN))).await;
     assert!(matches!(error.unwrap_err().kind(), ErrorKind::ResultUnreadable));
+    // Keys that are equal only in JSON: one of them would be lost.
+    let alike = |tx: &mut Tx<F>| {
+        add(tx, "count").map(|_| [Id::Number(1), Id::Text("1".into())].map(named).into())
+    };
+    let error = setup.idem.execute::<BTreeMap<Id, u8>, _>(&request, alike).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::ResultUnreadable), "{error:?}");
     assert_eq!(setup.count("north", "count").await, 0);
-    assert_eq!(setup.add(&request, "count").await, Outcome::Created(1));
+    let distinct = [Id::Number(1), Id::Text("2".into())].map(named);
+    let effect = move |_: &mut Tx<F>| Ok(BTreeMap::from(distinct.clone()));
+    let created = setup.idem.execute(&request, effect).await.unwrap();
+    assert_eq!(created.result().map(|result| result.len()), Some(2));
+}
+
+/// A key of a map that JSON writes as text, whatever it was.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Id {
+    Number(u8),
+    Text(String),
+}
+
+fn named(id: Id) -> (Id, u8) {
+    (id, 0)
 }
 
 /// 10, 12. An absent result replays as absent, a present one as present; what JSON writes alike is refused.

@@ -123,6 +123,8 @@ impl Client {
         self.steps.fail(0);
         self.steps.lose(0);
         let mut history = self.log.lock();
+        let gave_up = matches!(answer, Some(Answer::NotDone | Answer::Unknown));
+        history.gave_up += usize::from(gave_up && trouble == Trouble::None);
         match answer {
             Some(Answer::NotDone) => history.is_void(number),
             None | Some(Answer::Unknown) => {

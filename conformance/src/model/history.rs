@@ -37,6 +37,8 @@ pub(super) struct History {
     /// The clock, and the positions from which on it showed that.
     clock: Vec<(usize, Millis)>,
     length: usize,
+    /// How many calls gave up though nothing was in their way.
+    pub(super) gave_up: usize,
 }
 
 impl History {

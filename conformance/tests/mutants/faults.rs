@@ -307,6 +307,10 @@ faults! {
     /// A purge takes a hundred, and says that there is no more.
     PurgeCutAtAHundred: many_keys_are_listed_and_purged_to_the_last,
 
+    // Answering.
+    /// Whoever asks is told to ask again, which is never wrong and never right.
+    AlwaysBusy: a_new_key_runs_and_stores_an_exact_receipt,
+
     // Listing.
     /// A page begins one record after the last page's end.
     ListSkipsBetweenPages: listing_in_pages_shows_each_key_once,

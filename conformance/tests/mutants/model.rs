@@ -43,7 +43,7 @@ const FOUND_BY_PROGRAMS: [Fault; 28] = [
 ];
 
 /// What several clients at once find; most of it nobody can see alone.
-const FOUND_BY_HISTORIES: [Fault; 14] = [
+const FOUND_BY_HISTORIES: [Fault; 16] = [
     RecordNotCompared,
     ReadsNotCompared,
     AbsenceNotCompared,
@@ -58,6 +58,8 @@ const FOUND_BY_HISTORIES: [Fault; 14] = [
     FreedomBelieved,
     RecordsCached,
     AttemptLost,
+    PurgesCountTwice,
+    AlwaysBusy,
 ];
 
 #[test]

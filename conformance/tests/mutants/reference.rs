@@ -243,6 +243,9 @@ impl Store for Reference {
 
     async fn transact(&self, key: &Key, mut step: BoxStep<Tx>) -> Result<Committed, Error> {
         let called_at = self.engine.now();
+        if self.has(Fault::AlwaysBusy) {
+            return Err(Error::nothing_done(ErrorKind::Busy { waited: Duration::ZERO }));
+        }
         let mut tries = Tries { called_at, races: 0, misreads: 0, writes: Vec::new() };
         if self.has(Fault::DroppedCallKeepsItsLock) {
             self.engine.lock_key(key).await?;

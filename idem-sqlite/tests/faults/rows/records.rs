@@ -2,7 +2,9 @@
 
 use std::{path::Path, time::Duration};
 
-use idem_core::{Certainty, EffectError, Error, ErrorKind, Idem, Outcome, Purged};
+use idem_core::{
+    Certainty, EffectError, Error, ErrorKind, Idem, ManualClock, Outcome, Purged, Timestamp,
+};
 use idem_sqlite::{SqliteStore, SqliteTransaction, run_in};
 use rusqlite::{Connection, TransactionBehavior};
 use tempfile::TempDir;
@@ -110,6 +112,43 @@ async fn a_value_that_no_record_has_is_an_error_of_every_call_and_never_a_new_ru
         }
     }
     complete(&idem, "damaged").await;
+}
+
+/// A claim whose lease has an hour left when its retention has passed, or a receipt that has expired.
+async fn overdue(idem: &Idem<SqliteStore>, clock: &ManualClock, is_claim: bool) {
+    let request = request("damaged").fingerprint("p").unwrap().retain(Duration::from_millis(10));
+    if is_claim {
+        let claim = idem.claim::<i64>(&request, Duration::from_secs(3600)).await.unwrap();
+        claim.lease().expect("the key is free").abandon();
+    } else {
+        assert_eq!(idem.execute(&request, |_| Ok(7)).await.unwrap(), Outcome::Created(7));
+    }
+    clock.advance(Duration::from_millis(20));
+}
+
+#[tokio::test]
+async fn a_purge_when_it_is_due_makes_no_room_for_what_a_damaged_record_kept_out() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.db");
+    let clock = ManualClock::at(Timestamp::from_millis(1_700_000_000_123));
+    let store = SqliteStore::builder().clock(clock.clone()).open(&path).await.unwrap();
+    let idem = Idem::new(store);
+    let of_claims = OF_CLAIMS.iter().filter(|(column, _)| *column != "token");
+    let states = OF_BOTH.iter().filter(|(column, _)| *column == "state");
+    let claims = of_claims.chain(states.clone()).map(|damage| (true, damage));
+    let receipts = OF_RECEIPTS.iter().filter(|(column, _)| *column == "state").chain(states);
+    for (is_claim, (column, values)) in claims.chain(receipts.map(|damage| (false, damage))) {
+        for value in *values {
+            overdue(&idem, &clock, is_claim).await;
+            let name = format!("{column} = {value}");
+            damage(&path, &format!("UPDATE idem_records SET {name}"));
+            assert_eq!(idem.purge(10).await.unwrap(), Purged::new(0, false), "{name}");
+            is_refused(&idem, &path, "damaged", &name).await;
+            damage(&path, "DELETE FROM idem_records");
+        }
+    }
+    overdue(&idem, &clock, false).await;
+    assert_eq!(idem.purge(10).await.unwrap(), Purged::new(1, false));
 }
 
 /// What a call with the fingerprint is told of a record that could be as it is.
