@@ -1,4 +1,4 @@
-//! What a backend needs of a runtime (feature `tokio`): one thread of the library's own, so that nothing depends on a
+//! What a backend needs of a runtime (feature `tokio`): threads of the library's own, so that nothing depends on a
 //! runtime of the user's, which may end, or have no timers, or not be there.
 
 use std::{
@@ -21,19 +21,25 @@ thread_local! {
 }
 
 /// Started when it is first needed; goes on as long as the process.
-static BACKGROUND: LazyLock<Handle> = LazyLock::new(|| {
+static BACKGROUND: LazyLock<Handle> = LazyLock::new(|| own_thread("idem-background", true));
+
+/// As [`BACKGROUND`], for tasks that block.
+static BLOCKING: LazyLock<Handle> = LazyLock::new(|| own_thread("idem-blocking", false));
+
+/// Starts a thread that runs tasks as long as the process goes on.
+fn own_thread(name: &str, is_background: bool) -> Handle {
     let runtime = Builder::new_current_thread().enable_time().build();
     let runtime = runtime.expect("a runtime without I/O asks the system for nothing");
     let handle = runtime.handle().clone();
     thread::Builder::new()
-        .name("idem-background".to_string())
+        .name(name.to_string())
         .spawn(move || {
-            IS_BACKGROUND.set(true);
+            IS_BACKGROUND.set(is_background);
             runtime.block_on(pending::<()>());
         })
         .expect("the system must have a thread left for background work");
     handle
-});
+}
 
 /// Runs a task on its own, as long as the process goes on.
 ///
@@ -43,7 +49,16 @@ pub fn detach(task: BoxFuture<()>) {
     drop(BACKGROUND.spawn(task));
 }
 
-/// Whether this is the thread that detached tasks and all sleeps run on: nothing may block it for long, least of all
+/// As [`detach`], for the tasks of a store whose calls block their thread, for a sync of the disk or a lock: they wait
+/// for each other on a thread of their own, and hold up no sleep.
+///
+/// # Panics
+/// As [`detach`].
+pub fn detach_blocking(task: BoxFuture<()>) {
+    drop(BLOCKING.spawn(task));
+}
+
+/// Whether this is the thread that [`detach`]ed tasks and all sleeps run on: nothing may block it for long, least of all
 /// an effect.
 #[must_use]
 pub fn is_background() -> bool {
@@ -133,6 +148,26 @@ mod tests {
         detach(Box::pin(async move { told.send(is_background()).expect("the test waits") }));
         assert!(answer.recv_timeout(Duration::from_secs(20)).unwrap());
         assert!(!is_background());
+    }
+
+    #[test]
+    fn what_blocks_holds_up_no_sleep_and_no_other_task() {
+        let (release, released) = mpsc::channel::<()>();
+        let (done, dones) = mpsc::channel();
+        let second = done.clone();
+        detach_blocking(Box::pin(async move {
+            assert!(!is_background());
+            released.recv().expect("the test says when");
+            done.send("blocked").expect("the test waits");
+        }));
+        detach(Box::pin(async move {
+            sleep(&SystemClock, Duration::from_millis(1)).await;
+            second.send("slept").expect("the test waits");
+        }));
+        let next = || dones.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert_eq!(next(), "slept");
+        release.send(()).unwrap();
+        assert_eq!(next(), "blocked");
     }
 
     #[test]

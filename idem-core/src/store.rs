@@ -86,7 +86,8 @@ pub trait Store: Send + Sync + 'static {
     /// What this store promises, and what it does not.
     fn guarantees(&self) -> Guarantees;
 
-    /// Runs a task on its own, as far as the process goes on.
+    /// Runs a task on its own, as far as the process goes on. The task makes calls of this store: if they block their
+    /// thread, it must not be one that [`Store::sleep`] needs.
     fn detach(&self, task: BoxFuture<()>);
 
     /// Ends when the store's clock has moved on by `duration` from this call, polled or not.

@@ -140,7 +140,7 @@ impl Store for RedbStore {
     }
 
     fn detach(&self, task: BoxFuture<()>) {
-        runtime::detach(task);
+        runtime::detach_blocking(task);
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<()> {

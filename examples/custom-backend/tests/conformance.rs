@@ -4,7 +4,10 @@
 #![allow(clippy::unwrap_used)]
 
 use async_trait::async_trait;
-use idem_conformance::Fixture;
+use idem_conformance::{
+    Fixture,
+    model::{self, Options, Wrong},
+};
 use idem_core::{ManualClock, Space, Store};
 use idem_example_redb::RedbStore;
 use redb::Database;
@@ -46,6 +49,16 @@ idem_conformance::suite! {
     reopen: yes,
     receipt_faults: no("after a write that failed the engine commits nothing more until it is opened anew"),
     hostile_effects: no("its transaction is buffered: there is nothing to end"),
+}
+
+#[test]
+fn each_caller_is_told_what_the_rules_say() -> Result<(), Wrong> {
+    model::sequential::<Place>(Options::default().reopens().programs(50))
+}
+
+#[test]
+fn every_history_has_an_order_that_the_rules_allow() -> Result<(), Wrong> {
+    model::histories::<Place>(Options::default().histories(500))
 }
 
 #[test]
