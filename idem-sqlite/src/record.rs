@@ -32,10 +32,8 @@ pub(crate) fn of_row(row: &Row<'_>) -> Result<Record, Error> {
         _ => return Err(damaged("a record has an unknown state")),
     };
     let created_at = time(1)?.ok_or_else(needed("created_at"))?;
-    if let State::Completed { expires_at: Some(expires_at), .. } = state
-        && expires_at <= created_at
-    {
-        return Err(damaged("a receipt expires before its time"));
+    if time(2)?.is_some_and(|expires_at| expires_at <= created_at) {
+        return Err(damaged("a record expires before it begins"));
     }
     let attempt: Vec<u8> = column_of(row, 5)?;
     Ok(Record {
@@ -47,17 +45,30 @@ pub(crate) fn of_row(row: &Row<'_>) -> Result<Record, Error> {
 }
 
 /// How many [`COLUMNS`] there are.
-const WIDTH: usize = 8;
+pub(crate) const WIDTH: usize = 8;
 
 /// That the columns after [`COLUMNS`] are those of this key.
 pub(crate) fn is_of(row: &Row<'_>, key: &Key) -> Result<(), Error> {
     let parts = [key.kind().as_str(), key.tenant(), key.operation(), key.request()];
+    if bears_from(row, WIDTH, parts.map(|part| ValueRef::Text(part.as_bytes())))? {
+        Ok(())
+    } else {
+        Err(damaged("another key's record lies in the place of this one"))
+    }
+}
+
+/// Whether the columns from that one on are these: the order of a damaged table may lead to another row.
+pub(crate) fn bears_from<const N: usize>(
+    row: &Row<'_>,
+    first: usize,
+    parts: [ValueRef<'_>; N],
+) -> Result<bool, Error> {
     for (offset, part) in parts.into_iter().enumerate() {
-        if row.get_ref(WIDTH + offset).map_err(failed)? != ValueRef::Text(part.as_bytes()) {
-            return Err(damaged("another key's record lies in the place of this one"));
+        if row.get_ref(first + offset).map_err(failed)? != part {
+            return Ok(false);
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// The key in a row, from this column on: kind, tenant, operation, key.

@@ -23,7 +23,7 @@ pub(crate) struct Sql {
     pub(crate) remove: String,
     pub(crate) last_token: String,
     pub(crate) set_token: String,
-    pub(crate) purge: String,
+    pub(crate) due: String,
     pub(crate) list: String,
     pub(crate) get: String,
     pub(crate) put: String,
@@ -62,22 +62,20 @@ impl Sql {
             remove: salted(&format!("DELETE FROM main.idem_records WHERE {of_key}")),
             last_token: salted("SELECT last FROM main.idem_token"),
             set_token: salted("UPDATE main.idem_token SET last = ?1"),
-            // A lease that was renewed past its retention stays until its end. What is damaged stays as well: it is no
-            // reason to run anew.
-            purge: salted(
-                "DELETE FROM main.idem_records WHERE (kind, tenant, operation, key) IN (
-                     SELECT kind, tenant, operation, key FROM main.idem_records
-                     WHERE expires_at <= ?1 AND typeof(expires_at) = 'integer'
-                         AND (state = 'completed' AND expires_at > created_at AND lease_until IS NULL
-                             OR state = 'claimed' AND typeof(lease_until) = 'integer' AND lease_until <= ?1)
-                     ORDER BY expires_at LIMIT ?2)",
+            // A lease that was renewed past its retention stays until its end.
+            due: salted(
+                "SELECT kind, tenant, operation, key FROM main.idem_records
+                 WHERE expires_at <= ?1 AND (lease_until IS NULL OR lease_until <= ?1)
+                 ORDER BY expires_at LIMIT ?2 OFFSET ?3",
             ),
             list: salted(&format!(
                 "SELECT {COLUMNS}, kind, tenant, operation, key FROM main.idem_records
                  WHERE (kind, tenant, operation, key) > (?1, ?2, ?3, ?4)
                  ORDER BY kind, tenant, operation, key LIMIT ?5"
             )),
-            get: salted(&format!("SELECT value FROM main.idem_values WHERE {of_value}")),
+            get: salted(&format!(
+                "SELECT value, kind, tenant, name FROM main.idem_values WHERE {of_value}"
+            )),
             put: salted(
                 "INSERT INTO main.idem_values (kind, tenant, name, value) VALUES (?1, ?2, ?3, ?4)
                  ON CONFLICT (kind, tenant, name) DO UPDATE SET value = excluded.value",
@@ -95,7 +93,7 @@ impl Sql {
             &self.remove,
             &self.last_token,
             &self.set_token,
-            &self.purge,
+            &self.due,
             &self.list,
             &self.get,
             &self.put,

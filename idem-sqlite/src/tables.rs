@@ -1,12 +1,14 @@
 //! Reading and writing idem's own tables, inside whatever transaction the connection is in.
 
 use bytes::Bytes;
-use idem_core::{Cursor, Error, Key, Page, Record, Space, Timestamp, Token};
-use rusqlite::{Connection, params};
+use idem_core::{Cursor, Error, ErrorKind, Key, Page, Record, Space, Timestamp, Token};
+use rusqlite::{Connection, params, types::ValueRef};
 
 use crate::{
     failure::{damaged, failed},
-    record::{Columns, column_of, damaged_at, is_of, key_of_row, of_row, token_of},
+    record::{
+        Columns, WIDTH, bears_from, column_of, damaged_at, is_of, key_of_row, of_row, token_of,
+    },
     sql::Sql,
 };
 
@@ -86,11 +88,18 @@ impl Tables<'_> {
 
     pub(crate) fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error> {
         let mut get = self.connection.prepare_cached(&self.sql.get).map_err(failed)?;
-        let of_value = (space.kind().as_str(), space.owner(), name);
-        let mut rows = get.query(of_value).map_err(failed)?;
-        let row = rows.next().map_err(failed)?;
-        let value = row.map(|row| column_of::<Vec<u8>>(row, 0)).transpose()?;
-        Ok(value.map(Bytes::from))
+        let (kind, owner) = (space.kind().as_str(), space.owner());
+        let mut rows = get.query((kind, owner, name)).map_err(failed)?;
+        let Some(row) = rows.next().map_err(failed)? else { return Ok(None) };
+        let bears = [
+            ValueRef::Text(kind.as_bytes()),
+            ValueRef::Text(owner.as_bytes()),
+            ValueRef::Blob(name),
+        ];
+        if !bears_from(row, 1, bears)? {
+            return Err(damaged("another value lies in the place of the one asked for"));
+        }
+        Ok(Some(column_of::<Vec<u8>>(row, 0)?.into()))
     }
 
     pub(crate) fn put(&self, space: &Space, name: &[u8], value: &[u8]) -> rusqlite::Result<()> {
@@ -105,9 +114,50 @@ impl Tables<'_> {
         Ok(())
     }
 
-    pub(crate) fn purge(&self, now: Timestamp, limit: usize) -> rusqlite::Result<usize> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.connection.prepare_cached(&self.sql.purge)?.execute((now.as_millis(), limit))
+    /// Removes at most `limit` records that may be purged, and returns how many; if fewer, there are no more.
+    ///
+    /// Each is looked at once more by its key. What is damaged stays, and so does what a damaged order leads to: neither
+    /// is a reason for a new run.
+    pub(crate) fn purge(&self, now: Timestamp, limit: usize) -> Result<usize, Error> {
+        let (mut removed, mut kept) = (0, 0);
+        while removed < limit {
+            let due = self.due(now, limit - removed, kept)?;
+            if due.is_empty() {
+                break;
+            }
+            for key in due {
+                let record = key.and_then(|key| Ok(self.record(&key)?.map(|record| (key, record))));
+                match record {
+                    Ok(Some((key, record))) if record.is_purgeable(now) => {
+                        self.set_record(&key, Some(&record), None).map_err(failed)?;
+                        removed += 1;
+                    }
+                    Err(error) if !matches!(error.kind(), ErrorKind::Damaged { .. }) => {
+                        return Err(error);
+                    }
+                    _ => kept += 1,
+                }
+            }
+        }
+        Ok(removed)
+    }
+
+    /// At most `limit` keys, after those first, whose times say that they may be purged; an error for each that is none.
+    fn due(
+        &self,
+        now: Timestamp,
+        limit: usize,
+        first: usize,
+    ) -> Result<Vec<Result<Key, Error>>, Error> {
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let mut due = self.connection.prepare_cached(&self.sql.due).map_err(failed)?;
+        let mut rows =
+            due.query((now.as_millis(), number(limit), number(first))).map_err(failed)?;
+        let mut keys = Vec::new();
+        while let Some(row) = rows.next().map_err(failed)? {
+            keys.push(key_of_row(row, 0));
+        }
+        Ok(keys)
     }
 
     /// At most `limit` records after the one that the cursor names, in the order of keys.
@@ -130,10 +180,11 @@ impl Tables<'_> {
         let mut records = Vec::new();
         while let Some(row) = rows.next().map_err(failed)? {
             if records.len() == limit {
+                // One more is there, which the next page shows, and tells if it is damaged.
                 let next = records.last().map(|(key, _): &(Key, Record)| Cursor::after(key));
                 return Ok(Page::new(records, next, now));
             }
-            let key = key_of_row(row, 8)?;
+            let key = key_of_row(row, WIDTH)?;
             let record = of_row(row).map_err(|error| damaged_at(error, &key))?;
             records.push((key, record));
         }

@@ -232,7 +232,7 @@ impl Writer {
     /// Runs `work` in a transaction of its own.
     pub(crate) fn transact<T>(
         &mut self,
-        work: impl FnOnce(Tables<'_>, Timestamp) -> rusqlite::Result<T>,
+        work: impl FnOnce(Tables<'_>, Timestamp) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let timeout = self.busy_timeout();
         self.begin(timeout).map_err(|error| failure::timed(error, timeout))?;
@@ -245,7 +245,7 @@ impl Writer {
             },
             Err(error) => {
                 self.rollback();
-                Err(failed(error))
+                Err(error)
             }
         }
     }

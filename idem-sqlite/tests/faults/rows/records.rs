@@ -48,7 +48,7 @@ const OF_RECEIPTS: [(&str, &[&str]); 4] = [
     ("state", &["'claimed'"]),
 ];
 const OF_CLAIMS: [(&str, &[&str]); 4] = [
-    ("expires_at", &["'1'", "1.5", "x'01'"]),
+    ("expires_at", &["'1'", "1.5", "x'01'", "created_at", "0", "-9223372036854775808"]),
     ("lease_until", &["NULL", "'1'", "1.5", "9.3e18", "x'01'"]),
     (
         "token",
@@ -133,11 +133,9 @@ async fn a_purge_when_it_is_due_makes_no_room_for_what_a_damaged_record_kept_out
     let clock = ManualClock::at(Timestamp::from_millis(1_700_000_000_123));
     let store = SqliteStore::builder().clock(clock.clone()).open(&path).await.unwrap();
     let idem = Idem::new(store);
-    let of_claims = OF_CLAIMS.iter().filter(|(column, _)| *column != "token");
-    let states = OF_BOTH.iter().filter(|(column, _)| *column == "state");
-    let claims = of_claims.chain(states.clone()).map(|damage| (true, damage));
-    let receipts = OF_RECEIPTS.iter().filter(|(column, _)| *column == "state").chain(states);
-    for (is_claim, (column, values)) in claims.chain(receipts.map(|damage| (false, damage))) {
+    let receipts = OF_BOTH.iter().chain(&OF_RECEIPTS).map(|damage| (false, damage));
+    let claims = OF_BOTH.iter().chain(&OF_CLAIMS).map(|damage| (true, damage));
+    for (is_claim, (column, values)) in receipts.chain(claims) {
         for value in *values {
             overdue(&idem, &clock, is_claim).await;
             let name = format!("{column} = {value}");
