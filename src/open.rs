@@ -79,16 +79,18 @@ pub async fn open(url: &str) -> Result<Arc<DynStore>, Error> {
         "sled" => sled::open(url).await,
         #[cfg(feature = "sqlite")]
         "sqlite" => sqlite::open(url).await,
-        scheme => Err(unknown_scheme(scheme)),
+        scheme => Err(unknown_scheme(scheme, url.raw_path)),
     }
 }
 
-fn unknown_scheme(scheme: &str) -> Error {
+fn unknown_scheme(scheme: &str, rest: &str) -> Error {
     if let Some((_, feature)) = SCHEMES.iter().find(|(known, _)| *known == scheme) {
         return invalid("URL", format!("build with the feature `{feature}` to open `{scheme}:`"));
     }
     let known = SCHEMES.map(|(known, _)| format!("`{known}:`")).join(", ");
-    invalid("URL", format!("there is no scheme `{scheme}:`: use one of {known}"))
+    // Before an `@`, what looks like a scheme may be a part of a password.
+    let shown = if rest.contains('@') { "it has".to_string() } else { format!("`{scheme}:` is") };
+    invalid("URL", format!("{shown} no scheme that there is: use one of {known}"))
 }
 
 /// The value of an option that is a number of milliseconds.

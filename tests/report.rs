@@ -69,6 +69,7 @@ fn line(name: &str, report: &Report) -> String {
 
 #[test]
 fn every_backend_passes_what_it_is_asked_and_the_readme_says_so() {
+    println!("What panics below does so on purpose, in the cases; the report follows.");
     let reports = reports();
     for (name, report) in &reports {
         println!("\n== {name}\n{report}");

@@ -1,4 +1,5 @@
 // What the guide shows is the code of an example, which a test of that one compares it with.
+#![allow(clippy::test_attr_in_doctest)]
 #![cfg_attr(not(doctest), doc = include_str!("../README.md"))]
 
 pub mod callers;

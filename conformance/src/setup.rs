@@ -9,8 +9,8 @@ use std::{
 };
 
 use idem_core::{
-    BoxFuture, EffectError, Error, Fingerprint, Idem, Key, ManualClock, Outcome, Receipt, Record,
-    Request, Space, State, Store, Timestamp, Transaction,
+    BoxFuture, Cursor, EffectError, Error, Fingerprint, Idem, Key, ManualClock, Outcome, Receipt,
+    Record, Request, Space, State, Store, Timestamp, Transaction,
 };
 use tokio::sync::Barrier;
 
@@ -175,10 +175,16 @@ pub async fn receipts<S: Store>(idem: &Idem<S>) -> usize {
         let is_receipt = |state: &State| matches!(state, State::Completed { .. });
         count += page.records.iter().filter(|(_, record)| is_receipt(&record.state)).count();
         match page.next {
-            Some(next) => after = Some(next),
+            Some(next) => after = Some(further(next, after)),
             None => return count,
         }
     }
+}
+
+/// Where a listing goes on, which must be further on than where it was.
+fn further(next: Cursor, before: Option<Cursor>) -> Cursor {
+    assert_ne!(Some(&next), before.as_ref(), "a page must go on after its cursor, not with it");
+    next
 }
 
 /// All that a store keeps, expired or not, in pages of `limit`.
@@ -189,7 +195,7 @@ pub async fn kept<S: Store>(store: &S, limit: usize) -> Vec<(Key, Record)> {
         assert!(page.records.len() <= limit, "a page must not hold more than its limit");
         kept.extend(page.records);
         match page.next {
-            Some(next) => after = Some(next),
+            Some(next) => after = Some(further(next, after)),
             None => return kept,
         }
     }

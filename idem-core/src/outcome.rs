@@ -93,11 +93,12 @@ mod tests {
         for (until, now, expected) in [
             (1_030, 1_000, 30),
             (1_030, 1_029, 1),
-            (1_030, 990, 30),
-            (1_030, 0, 30),
-            (1_030, i64::MIN, 30),
+            (1_030, 990, 40),
+            (1_030, 29, 1_000),
+            (1_030, i64::MIN, 1_000),
+            (6_000, 0, 5_000),
             (40, 10, 30),
-            (1_000, 970, 30),
+            (1_001, -5_000, 1_000),
         ] {
             let committed = Committed::kept(Some(claimed(until)), at(now));
             let (until, retry_after) = (at(until), Duration::from_millis(expected));

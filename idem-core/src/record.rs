@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use uuid::Uuid;
 
-use crate::{Fingerprint, Timestamp, decision::is_live};
+use crate::{Error, ErrorKind, Fingerprint, Timestamp, decision::is_live};
 
 /// A fencing token: it grows with every lease of a key and never goes back, below 2^63.
 ///
@@ -32,11 +32,27 @@ impl Token {
     /// The token after `last`: one more, or the time in microseconds if that is more.
     ///
     /// The time keeps tokens growing if a store lost the last one that it gave out.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) if the last one is the largest: given out again, it would let
+    /// whoever held it before in.
+    pub fn next(last: Option<Self>, now: Timestamp) -> Result<Self, Error> {
+        let by_clock = Self::at(now);
+        match last {
+            None => Ok(by_clock),
+            Some(last) if last < Self::MAX => Ok(by_clock.max(Self(last.0 + 1))),
+            Some(_) => {
+                let problem = "the last token is so large that none can be larger".to_string();
+                Err(Error::nothing_done(ErrorKind::Damaged { problem }))
+            }
+        }
+    }
+
+    /// The token that is the time in microseconds: no later one is smaller, unless the clock steps back.
     #[must_use]
-    pub fn next(last: Option<Self>, now: Timestamp) -> Self {
-        let after = last.map_or(0, |last| last.0.saturating_add(1));
+    pub fn at(now: Timestamp) -> Self {
         let micros = u64::try_from(now.as_millis().saturating_mul(1000)).unwrap_or(0);
-        Self(after.max(micros).min(Self::MAX.0))
+        Self(micros.min(Self::MAX.0))
     }
 }
 
@@ -179,11 +195,15 @@ mod tests {
     #[test]
     fn tokens_grow_by_one_or_by_the_clock() {
         let token = |token| Token::from_u64(token);
-        assert_eq!(Token::next(None, at(-5)), token(0).unwrap());
-        assert_eq!(Token::next(token(7), at(0)), token(8).unwrap());
-        assert_eq!(Token::next(token(7), at(1)), token(1000).unwrap());
-        assert_eq!(Token::next(token(5000), at(1)), token(5001).unwrap());
-        assert_eq!(Token::next(token(1), at(i64::MAX)), Token::MAX);
+        let next = |last, now| Token::next(last, at(now)).ok();
+        assert_eq!(next(None, -5), token(0));
+        assert_eq!(next(token(7), 0), token(8));
+        assert_eq!(next(token(7), 1), token(1000));
+        assert_eq!(next(token(5000), 1), token(5001));
+        assert_eq!(next(token(1), i64::MAX), Some(Token::MAX));
+        assert_eq!(next(token(Token::MAX.0 - 1), 0), Some(Token::MAX));
+        let error = Token::next(Some(Token::MAX), at(i64::MAX)).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Damaged { .. }), "{error:?}");
         assert_eq!(token(1 << 63), None);
         assert_eq!(token((1 << 63) - 1), Some(Token::MAX));
     }

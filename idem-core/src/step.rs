@@ -217,13 +217,12 @@ impl Committed {
         Error::nothing_done(ErrorKind::InProgress { until, retry_after })
     }
 
-    /// How long until the lease that was found ends, at `until`; never longer than from its claim to its end, also
-    /// by a clock that stepped back.
-    pub(crate) fn retry_after(&self, until: Timestamp) -> Duration {
-        let left = until.since(self.now);
-        let whole = self.before.as_ref().map(|found| until.since(found.created_at));
-        // Renewed by a clock that stepped back it may end before its claim: then what is left of it is all there is.
-        whole.filter(|whole| !whole.is_zero()).map_or(left, |whole| left.min(whole))
+    /// How long until the live lease that was found ends, at `until`; by a clock that stepped back no longer than from its
+    /// claim to its end, or than a second: renewed by such a clock, it may end soon after its claim and be long.
+    #[must_use]
+    pub fn retry_after(&self, until: Timestamp) -> Duration {
+        let claimed = self.before.as_ref().map_or(self.now, |found| found.created_at);
+        until.since(self.now).min(until.since(claimed).max(Duration::from_secs(1)))
     }
 }
 

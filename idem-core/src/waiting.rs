@@ -165,7 +165,7 @@ impl Held {
             return None;
         };
         let State::Claimed { token, .. } = record.state else { return None };
-        Some(Self { token, left: until.since(committed.now) })
+        Some(Self { token, left: committed.retry_after(until) })
     }
 }
 

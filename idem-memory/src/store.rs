@@ -117,11 +117,11 @@ impl Inner {
         Ok(self.shards.value(space, name))
     }
 
-    fn next_token(&self, now: Timestamp) -> Token {
+    fn next_token(&self, now: Timestamp) -> Result<Token, Error> {
         let mut last = self.last_token.lock();
-        let next = Token::next(*last, now);
+        let next = Token::next(*last, now)?;
         *last = Some(next);
-        next
+        Ok(next)
     }
 
     /// Applies the change if nothing that it rests on has changed.
@@ -142,7 +142,7 @@ impl Inner {
             return Ok(Applied::Stale);
         }
         // Under the lock as well: a token of an attempt that lost its race must not come after the winner's.
-        let token = || Ok(self.next_token(seen.now));
+        let token = || self.next_token(seen.now);
         let after = change.stamp(seen.record.as_ref(), seen.now, token)?;
         let writes: Vec<_> = overlay.writes().collect();
         section.apply(key, after.clone(), space, writes.iter().copied())?;

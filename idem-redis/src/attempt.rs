@@ -151,7 +151,7 @@ impl<'s> Call<'s> {
         let named =
             |(name, value): (&Bytes, Option<&Bytes>)| (prefix.value(&space, name), value.cloned());
         let live_until = self.assumed().and_then(|assumption| assumption.live_until);
-        let own_floor = || Token::next(None, seen.now);
+        let own_floor = || Token::at(seen.now);
         Commit {
             record: &self.record,
             expected: seen.record.as_ref().map(Record::to_head),
@@ -175,12 +175,19 @@ impl<'s> Call<'s> {
         let record = decode(stored, &self.record)?;
         let now = self.store.decided_now(now);
         if self.doubt.is_there() {
+            let waited = self.store.link.timeouts().response;
+            let unknown = || Error::new(ErrorKind::Unreachable { waited }, Certainty::Unknown);
             match change {
                 // It was this call's own commit that came before.
                 Change::Claim { attempt, .. } | Change::Complete { attempt, .. } => {
                     if let Some(own) = record.as_ref().filter(|own| own.attempt == *attempt) {
                         let now = own.created_at;
                         return Ok(Applied::Committed { after: record, now });
+                    }
+                    // What was completed may have been forgotten since, and its writes stay.
+                    let completes = matches!(change, Change::Complete { .. });
+                    if completes && is_claim(&seen.record) && record != seen.record {
+                        return Err(unknown());
                     }
                 }
                 Change::Keep => {}
@@ -193,10 +200,7 @@ impl<'s> Call<'s> {
                     return Ok(Applied::Committed { after: record, now });
                 }
                 // A removal leaves nothing to know it by, and what has come since is not what was to go.
-                Change::Remove | Change::Extend { .. } | Change::End => {
-                    let waited = self.store.link.timeouts().response;
-                    return Err(Error::new(ErrorKind::Unreachable { waited }, Certainty::Unknown));
-                }
+                Change::Remove | Change::Extend { .. } | Change::End => return Err(unknown()),
             }
         }
         self.progress.lock().next = Some(Basis::Told(Look { record, now }));
@@ -212,6 +216,10 @@ impl<'s> Call<'s> {
             Stamping::ByServer => false,
         }
     }
+}
+
+fn is_claim(record: &Option<Record>) -> bool {
+    matches!(record, Some(Record { state: State::Claimed { .. }, .. }))
 }
 
 /// Whether a record is the claim that was seen, with an end like that.

@@ -70,6 +70,11 @@ impl Target {
             Some((user, hosts)) => (format!("{user}@"), hosts),
             None => (String::new(), rest),
         };
+        if user.contains(',') {
+            return Err(invalid(
+                "a cluster has one user and password: name them before its first host",
+            ));
+        }
         if hosts.contains(['/', '?']) {
             return Err(invalid("a cluster has one database and no path: name hosts alone"));
         }

@@ -266,7 +266,7 @@ impl Views<'_> {
             }
             None => None,
         };
-        Ok(Token::next(last, now))
+        Token::next(last, now)
     }
 
     fn set_expiries(

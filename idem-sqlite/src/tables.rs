@@ -77,10 +77,7 @@ impl Tables<'_> {
         let last = rows.next().map_err(failed)?.map(|row| column_of(row, 0)).transpose()?;
         let last = token_of(last.flatten())?;
         drop(rows);
-        let next = Token::next(Some(last), now);
-        if next <= last {
-            return Err(damaged("the last token is so large that none can be larger"));
-        }
+        let next = Token::next(Some(last), now)?;
         let mut set = self.connection.prepare_cached(&self.sql.set_token).map_err(failed)?;
         set.execute([next.as_u64().cast_signed()]).map_err(failed)?;
         Ok(next)

@@ -180,6 +180,16 @@ pub async fn a_result_over_the_limit_is_refused_with_its_effect<F: Fixture>() {
         result.unwrap_err().kind(),
         ErrorKind::ResultTooLarge { length: 4, limit: 3 }
     ));
+    let (wide, length) = (setup.idem.clone().with_result_limit(2 * limit), limit + limit / 2);
+    let whole = Bytes::from(vec![b'x'; length]);
+    match wide.execute_bytes(&request("wide", "p"), of(length)).await {
+        Ok(created) => {
+            assert!(created == Outcome::Created(whole.clone()), "it must be returned whole");
+            let replayed = wide.execute_bytes(&request("wide", "p"), of(0)).await.unwrap();
+            assert!(replayed == Outcome::Replayed(whole), "what is not refused must replay whole");
+        }
+        Err(error) => assert_eq!(error.certainty(), Certainty::NothingDone, "{error:?}"),
+    }
 }
 
 /// 12. A stored result that does not decode is an error that says the key is done, and never a new run.
@@ -336,9 +346,12 @@ pub async fn an_effect_reads_its_own_tenants_values_and_its_own_writes<F: Fixtur
 /// 16. Values and their names are bytes: none is cut, folded, trimmed, or joined to its owner's name.
 pub async fn values_and_their_names_are_kept_to_the_byte<F: Fixture>() {
     let setup = Setup::<F>::new().await;
-    let names: [&'static [u8]; 15] = [
+    // Longer than the keys of some engines, and alike but for their ends.
+    static LONG: [u8; 600] = [b'n'; 600];
+    static OTHER: [u8; 601] = [b'n'; 601];
+    let names: [&'static [u8]; 17] = [
         b"", b"\0", b" ", b"a", b"A", b"a ", b"a\0", b"a\0b", b"%", b"*", b"7", b"007", b"\xff",
-        b"\xfe", b"\xfe\0",
+        b"\xfe", b"\xfe\0", &LONG, &OTHER,
     ];
     // Each its own: all bytes there are, and longer than 64 KiB.
     let value = |number: usize| {

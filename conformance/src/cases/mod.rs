@@ -1,4 +1,5 @@
-//! The cases, a module for each group of the catalogue. A case's documentation begins with its numbers there.
+//! The cases, a module for each group of the catalogue in `CASES.md`. The documentation of a case begins with its
+//! numbers there.
 //!
 //! Some of the catalogue needs more than a fixture, and stands elsewhere: of each backend's own tests, processes that are
 //! killed (101), that share what they opened (102, 110) or are stopped past a lease (111), what an older or newer version

@@ -274,11 +274,11 @@ impl Rules {
     }
 }
 
-/// A retry is due when the lease ends: after what is left of it, and never after more than from its claim to its end;
-/// unless it was renewed, by a clock that stepped back, to an end before its claim.
+/// A retry is due when the lease ends: after what is left of it; by a clock that stepped back after no more than from
+/// its claim to its end, or a second.
 fn in_progress(record: &Record, until: Millis, now: Millis) -> Answer {
-    let (left, whole) = (until - now, until - record.created_at);
-    Answer::InProgress { until, retry_after: if whole > 0 { left.min(whole) } else { left } }
+    let longest = (until - record.created_at).max(1_000);
+    Answer::InProgress { until, retry_after: (until - now).min(longest) }
 }
 
 type Values = [Option<u64>; 2];

@@ -283,7 +283,7 @@ impl Engine {
     /// A token that is given out whatever becomes of it.
     pub(crate) fn take_token(&self) -> Token {
         let mut disk = self.disk();
-        let token = Token::next(disk.last_token, self.now());
+        let token = next(disk.last_token, self.now());
         disk.last_token = Some(token);
         token
     }
@@ -308,17 +308,22 @@ impl Engine {
         match self.fault {
             Some(Fault::TokenFromRecord) => {
                 let record = disk.records.get(&self.scope(key));
-                Token::next(record.and_then(|(_, record)| token_of(record)), now)
+                next(record.and_then(|(_, record)| token_of(record)), now)
             }
-            Some(Fault::TokenFromClock) => Token::next(None, now),
+            Some(Fault::TokenFromClock) => Token::at(now),
             Some(Fault::TokenAsFloat) => {
-                let next = Token::next(last, now).as_u64() as f64;
+                let next = next(last, now).as_u64() as f64;
                 Token::from_u64(next as u64).unwrap_or(Token::MAX)
             }
-            Some(Fault::TokenFromZero) => Token::next(last, Timestamp::from_millis(0)),
-            _ => Token::next(last, now),
+            Some(Fault::TokenFromZero) => next(last, Timestamp::from_millis(0)),
+            _ => next(last, now),
         }
     }
+}
+
+/// No case comes to the largest token.
+fn next(last: Option<Token>, now: Timestamp) -> Token {
+    Token::next(last, now).unwrap()
 }
 
 fn as_refs((name, value): &(Bytes, Option<Bytes>)) -> (&Bytes, Option<&Bytes>) {

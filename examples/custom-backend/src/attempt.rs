@@ -93,8 +93,8 @@ fn set(writer: &WriteTransaction, table: Blobs, name: &[u8], value: Option<&[u8]
 
 fn next_token(writer: &WriteTransaction, now: Timestamp) -> Result<Token> {
     let mut table = writer.open_table(TOKEN).map_err(failed)?;
-    let last = table.get(()).map_err(failed)?.and_then(|last| Token::from_u64(last.value()));
-    let next = Token::next(last, now);
+    let last = table.get(()).map_err(failed)?.map(|last| last.value());
+    let next = Token::next(last.map(|last| Token::from_u64(last).unwrap_or(Token::MAX)), now)?;
     table.insert((), next.as_u64()).map_err(failed)?;
     Ok(next)
 }

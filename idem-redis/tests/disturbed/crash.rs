@@ -13,14 +13,16 @@ use idem_conformance::{
     chance::{rounds, seed},
     child::{Child, hear, say},
 };
-use idem_core::{Certainty, Claim, EffectError, Outcome, Transaction};
+use idem_core::{Certainty, Claim, EffectError, Idem, Outcome, Request, Transaction};
 use idem_redis::{RedisTransaction, testing::Server};
 use tokio::sync::watch;
 
-use crate::setup::*;
+use crate::{faults::patiently, setup::*};
 
 const URL: &str = "IDEM_REDIS_TEST_URL";
 const ROUND: &str = "IDEM_REDIS_TEST_ROUND";
+/// Longer than this test takes, however slow the machine.
+const LEASE: Duration = Duration::from_secs(3600);
 /// How many servers there are at a time, since most of a round is waiting.
 const LANES: u64 = 4;
 
@@ -31,10 +33,13 @@ fn count_itself(tx: &mut RedisTransaction, name: &str) -> Result<u64, EffectErro
     Ok(7)
 }
 
+fn lasting(name: &str) -> Request {
+    request(name, "p").retain(LEASE)
+}
+
 async fn run(idem: &Front, name: &str) -> Result<Outcome<u64>, idem_core::Error> {
     let own = name.to_string();
-    let lasting = request(name, "p").retain(Duration::from_secs(3600));
-    idem.execute(&lasting, move |tx| count_itself(tx, &own)).await
+    idem.execute(&lasting(name), move |tx| count_itself(tx, &own)).await
 }
 
 /// The child of the test below; nothing without it. It goes on until it reads a line.
@@ -47,7 +52,11 @@ async fn child() {
         end.send(true).ok();
     });
     // Two stores, one of which gives up sooner than the other.
-    let stores = [open_with(hasty(60), &url).await, open_with(hasty(150), &url).await];
+    let opened = async |millis| {
+        let open = async || hasty(millis).open(&url).await;
+        Idem::new(patiently("the server", open).await)
+    };
+    let stores = [opened(60).await, opened(150).await];
     let mut callers = tokio::task::JoinSet::new();
     for caller in 0..5 {
         callers.spawn(run_until(
@@ -93,7 +102,7 @@ async fn claim_until(ends: watch::Receiver<bool>, idem: Front, caller: String) {
             return;
         }
         let name = format!("{caller}-{number}");
-        match idem.claim::<u64>(&request(&name, "p"), LEASE).await {
+        match idem.claim::<u64>(&lasting(&name), LEASE).await {
             Ok(claim) => {
                 let lease = claim.lease().unwrap();
                 say(&format!("leased {name} {}", lease.token()));
@@ -200,18 +209,18 @@ impl Lane {
     /// A lease that was told is held, one that was not granted is not; and the next one has a larger token.
     async fn check_leases(&mut self, idem: &Front, said: &Said) {
         for name in &said.leased {
-            let claim = idem.claim::<u64>(&request(name, "p"), LEASE).await.unwrap();
+            let claim = idem.claim::<u64>(&lasting(name), LEASE).await.unwrap();
             assert!(matches!(claim, Claim::InProgress { .. }), "{name}: {claim:?}");
         }
         for name in &said.not_leased {
-            let lease = idem.claim::<u64>(&request(name, "p"), LEASE).await.unwrap().lease();
+            let lease = idem.claim::<u64>(&lasting(name), LEASE).await.unwrap().lease();
             let lease = lease.unwrap_or_else(|| panic!("{name} is held, and nothing was done"));
             assert_eq!(lease.took_over(), None, "{name}");
             self.grows(&lease.token().as_u64());
             lease.abandon();
         }
         let next = format!("next-{}", self.all.len());
-        let lease = idem.claim::<u64>(&request(&next, "p"), LEASE).await.unwrap().lease().unwrap();
+        let lease = idem.claim::<u64>(&lasting(&next), LEASE).await.unwrap().lease().unwrap();
         self.grows(&lease.token().as_u64());
         lease.release().await.unwrap();
     }

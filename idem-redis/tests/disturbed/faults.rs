@@ -108,7 +108,7 @@ struct Prepared {
 }
 
 /// Tries for as long as a loaded machine is too slow for who has little patience, with a bound.
-async fn patiently<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, Error>) -> T {
+pub(crate) async fn patiently<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, Error>) -> T {
     let answered = async {
         loop {
             match ask().await {

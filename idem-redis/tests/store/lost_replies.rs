@@ -218,3 +218,29 @@ async fn a_network_that_is_gone_for_good_leaves_it_unknown() {
     assert_eq!(idem.mark_processed("billing", "8").await.unwrap(), Marked::First);
     idem.store().close().await.unwrap();
 }
+
+/// Completed, its answer lost, and forgotten by somebody else before it could be found: nobody can tell any more, and
+/// least of all that nothing was done.
+#[tokio::test]
+async fn a_completion_that_is_forgotten_before_it_is_found_is_unknown() {
+    let server = Server::start().unwrap();
+    let (proxy, idem) = before(&server, false).await;
+    warm(&idem).await;
+    let direct = open(&server.url()).await;
+    let lease = idem.claim::<u64>(&request("a", "p"), LEASE).await.unwrap().lease().unwrap();
+    proxy.set(Mode::CutAfterRequest { times: 1, containing: b"completed" });
+    proxy.close();
+    let completing = tokio::spawn(lease.complete_with(|tx| add(tx, "a")));
+    let receipt = async || direct.receipt(&key("a")).await.unwrap();
+    within("the commit", async {
+        while receipt().await.is_none() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert!(direct.forget(&key("a")).await.unwrap());
+    proxy.open().unwrap();
+    let error = within("the answer", completing).await.unwrap().unwrap_err();
+    assert_eq!(error.error().certainty(), Certainty::Unknown, "{error:?}");
+    assert_eq!(count(&idem, "a").await, 1);
+}

@@ -15,6 +15,7 @@ mod meddled;
 mod rows;
 #[cfg(target_os = "linux")]
 mod stopped;
+mod swapped;
 mod unwritable;
 
 use std::{

@@ -17,8 +17,13 @@ fn is_lost(error: &Error, token: &str) -> bool {
     matches!(error.kind(), ErrorKind::LeaseLost { token: lost } if lost.to_string() == token)
 }
 
-async fn claim(idem: &Idem<SqliteStore>, name: &str, wait: Duration) -> Lease<SqliteStore, String> {
-    match idem.claim(&request(name).wait_for(wait), LEASE).await.unwrap() {
+async fn claim(
+    idem: &Idem<SqliteStore>,
+    name: &str,
+    wait: Duration,
+    lease: Duration,
+) -> Lease<SqliteStore, String> {
+    match idem.claim(&request(name).wait_for(wait), lease).await.unwrap() {
         Claim::Acquired(lease) => lease,
         other => panic!("{name}: {other:?}"),
     }
@@ -29,9 +34,9 @@ async fn claim(idem: &Idem<SqliteStore>, name: &str, wait: Duration) -> Lease<Sq
 async fn child() {
     let Some((path, _)) = orders() else { return };
     let idem = opened(&path, Synchronous::Full).await;
-    let complete = claim(&idem, "complete", Duration::ZERO).await;
-    let mut renew = claim(&idem, "renew", Duration::ZERO).await;
-    let release = claim(&idem, "release", Duration::ZERO).await;
+    let complete = claim(&idem, "complete", Duration::ZERO, LEASE).await;
+    let mut renew = claim(&idem, "renew", Duration::ZERO, LEASE).await;
+    let release = claim(&idem, "release", Duration::ZERO, LEASE).await;
     let tokens = [&complete, &renew, &release].map(|lease| lease.token().to_string());
     say(&format!("holds {}", tokens.join(" ")));
     // It is stopped here, where it holds no lock of the file.
@@ -62,7 +67,7 @@ async fn a_process_that_was_stopped_past_its_lease_is_refused_and_changes_nothin
     }
     let idem = opened(&path, Synchronous::Full).await;
     for (name, token) in KEYS.into_iter().zip(tokens.split(' ')) {
-        let lease = claim(&idem, name, PATIENCE).await;
+        let lease = claim(&idem, name, PATIENCE, Duration::from_secs(3600)).await;
         let before = lease.took_over().expect("it takes over");
         assert_eq!(before.to_string(), token);
         assert!(lease.token() > before);
