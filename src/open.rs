@@ -60,8 +60,9 @@ const SCHEMES: [(&str, &str); 8] = [
 /// ```
 ///
 /// # Errors
-/// [`ErrorKind::InvalidSetting`] for what is no URL, an unknown scheme, one whose feature is off, or an
-/// option that is unknown, given twice or of no good value; and whatever the store has to say of the rest.
+/// [`ErrorKind::InvalidSetting`](crate::ErrorKind::InvalidSetting) for what is no URL, an unknown scheme, one whose
+/// feature is off, or an option that is unknown, given twice or of no good value; and whatever the store has to say of
+/// the rest.
 ///
 /// # Cancel safety
 /// As opening that store.

@@ -307,6 +307,12 @@ faults! {
     /// A purge takes a hundred, and says that there is no more.
     PurgeCutAtAHundred: many_keys_are_listed_and_purged_to_the_last,
 
+    // Consuming.
+    /// An event is marked when it is looked at, before its handler runs: a failure is taken for a success.
+    MarkedBeforeHandler: a_failure_is_not_marked_and_a_success_is a_queue_with_a_failure_and_a_duplicate_ends_at_its_sum,
+    /// What an atomic handler did is told as committed before it is, and lost: its delivery is acked for nothing.
+    AckedBeforeCommit: an_atomic_handler_takes_effect_once_whatever_its_store_could_tell of_many_deliveries_to_an_atomic_handler_one_takes_effect,
+
     // Answering.
     /// Whoever asks is told to ask again, which is never wrong and never right.
     AlwaysBusy: a_new_key_runs_and_stores_an_exact_receipt,

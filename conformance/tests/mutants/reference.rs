@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use idem_core::{
     BoxFuture, BoxStep, Change, Committed, Cursor, Durability, Error, ErrorKind, Guarantees, Key,
-    Look, MISREAD_LIMIT, Page, Purged, RACE_LIMIT, Record, Sharing, Space, Step, Store, Timestamp,
-    Token, Transaction, run_step, runtime,
+    Kind, Look, MISREAD_LIMIT, Page, Purged, RACE_LIMIT, Record, Sharing, Space, Step, Store,
+    Timestamp, Token, Transaction, run_step, runtime,
 };
 use tokio::task::yield_now;
 
@@ -111,6 +111,12 @@ impl Reference {
         };
         let proceeds = is_expected && (!is_asked || step.proceeds(seen.record.as_ref(), seen.now));
         if !proceeds || self.stands_in_the_way(seen) {
+            if self.has(Fault::MarkedBeforeHandler)
+                && key.kind() == Kind::Event
+                && seen.record.is_none()
+            {
+                self.mark(key, seen);
+            }
             if self.has(Fault::DuplicateRuns) {
                 drop(run_step(&mut **step, tx, seen.record.as_ref(), seen.now));
             }
@@ -160,6 +166,10 @@ impl Reference {
         if self.has(Fault::RecordNotCompared) || self.has(Fault::ReadsNotCompared) {
             // As any engine that is not in this process: others go on between the look and the commit.
             yield_now().await;
+        }
+        if self.has(Fault::AckedBeforeCommit) && key.kind() == Kind::Event && !step.effectless() {
+            let after = change.stamp(seen.record.as_ref(), seen.now, || Ok(Token::MAX))?;
+            return Ok(Some(self.ran(attempt.seen, after)));
         }
         let committed = self.commit(key, &attempt, change.clone()).await?;
         lock(&self.records).remove(&self.engine.scope(key));

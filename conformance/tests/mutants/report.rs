@@ -67,6 +67,14 @@ impl Reference {
         self.engine.disk().records.insert(self.engine.scope(key), (key.clone(), record));
     }
 
+    /// Marks an event that somebody only looks at, as who notes down first what is about to be handled.
+    pub(crate) fn mark(&self, key: &Key, seen: &Look) {
+        let state = State::Completed { result: Bytes::from_static(b"null"), expires_at: None };
+        let (attempt, created_at) = (Uuid::new_v4(), seen.now);
+        let record = Record { fingerprint: None, attempt, created_at, state };
+        self.engine.disk().records.insert(self.engine.scope(key), (key.clone(), record));
+    }
+
     /// What is left of a step that failed: nothing.
     pub(crate) fn roll_back(&self, key: &Key, tx: &Tx, error: &Error, seen: &Look) {
         let is_panic = matches!(error.kind(), ErrorKind::Panicked(_));
