@@ -346,7 +346,8 @@ fn reply(result: &Bytes) -> Reply {
 
 /// An error in the words of the rules.
 fn told(error: &Error) -> Answer {
-    let is_nothing_done = error.certainty() == Certainty::NothingDone;
+    // A lease in doubt of an earlier completion is certain of nothing later.
+    let is_nothing_done = error.certainty() != Certainty::Done;
     match error.kind() {
         ErrorKind::Effect if is_nothing_done && error.effect_error::<AsAsked>().is_some() => {
             Answer::Failed
