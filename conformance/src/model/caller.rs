@@ -1,7 +1,12 @@
 //! Carries calls out on a store, and says what was answered in the words of the rules.
 
 use std::{
-    collections::BTreeMap, fmt, mem, panic::resume_unwind, sync::Arc, thread, time::Duration,
+    collections::{BTreeMap, BTreeSet},
+    fmt, mem,
+    panic::resume_unwind,
+    sync::Arc,
+    thread,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -43,13 +48,15 @@ impl std::error::Error for AsAsked {}
 pub(super) struct Caller {
     pub(super) names: Names,
     pub(super) leases: Leases,
+    /// Those of them of which a completion may have been committed: of these no later error is certain of more.
+    in_doubt: BTreeSet<LeaseNo>,
     /// How often an effect lets other threads go on between what it reads and what it writes.
     pub(super) pauses: usize,
 }
 
 impl Caller {
     pub(super) fn new(names: Names, pauses: usize) -> Self {
-        Self { names, leases: Leases::new(), pauses }
+        Self { names, leases: Leases::new(), in_doubt: BTreeSet::new(), pauses }
     }
 
     /// Carries out the call of that number. Leases in the answer are named by their tokens.
@@ -134,7 +141,21 @@ impl Caller {
                 unreachable!("they are for many keys at once: see `list` and `purge`")
             }
         };
-        answer.unwrap_or_else(|error| told(&error))
+        answer.unwrap_or_else(|error| self.told_of(call, &error))
+    }
+
+    /// The error of a call in the words of the rules.
+    fn told_of(&mut self, call: Call, error: &Error) -> Answer {
+        let (held, completes) = match call {
+            Call::Complete(held, _) | Call::CompleteWith(held, _) => (held, true),
+            Call::Renew(held, _) | Call::Release(held) | Call::End(held) => (held, false),
+            _ => return told(error, Certainty::NothingDone),
+        };
+        let was_in_doubt = self.in_doubt.contains(&held.lease);
+        if completes && error.certainty() == Certainty::Unknown {
+            self.in_doubt.insert(held.lease);
+        }
+        told(error, if was_in_doubt { Certainty::Unknown } else { Certainty::NothingDone })
     }
 
     /// Drops a lease, which ends it in the background.
@@ -164,7 +185,10 @@ impl Caller {
     ) -> Result<Vec<(Key, Record)>, Answer> {
         let (mut listed, mut after) = (Vec::new(), None);
         loop {
-            let page = idem.list(after.as_ref(), limit).await.map_err(|error| told(&error))?;
+            let page = idem
+                .list(after.as_ref(), limit)
+                .await
+                .map_err(|error| told(&error, Certainty::NothingDone))?;
             if page.records.len() > limit {
                 let count = page.records.len();
                 return Err(Answer::Unexpected(format!(
@@ -185,7 +209,7 @@ impl Caller {
     pub(super) async fn purge(&self, idem: &Handle, limit: usize) -> Answer {
         match idem.purge(limit).await {
             Ok(purged) => Answer::PurgedInAll { removed: purged.removed, more: purged.more },
-            Err(error) => told(&error),
+            Err(error) => told(&error, Certainty::NothingDone),
         }
     }
 
@@ -344,10 +368,9 @@ fn reply(result: &Bytes) -> Reply {
     }
 }
 
-/// An error in the words of the rules.
-fn told(error: &Error) -> Answer {
-    // A lease in doubt of an earlier completion is certain of nothing later.
-    let is_nothing_done = error.certainty() != Certainty::Done;
+/// An error in the words of the rules; what did nothing is to say so with that certainty.
+fn told(error: &Error, of_nothing: Certainty) -> Answer {
+    let is_nothing_done = error.certainty() == of_nothing;
     match error.kind() {
         ErrorKind::Effect if is_nothing_done && error.effect_error::<AsAsked>().is_some() => {
             Answer::Failed
