@@ -6,8 +6,10 @@ pub mod callers;
 pub mod cases;
 pub mod chance;
 pub mod child;
+pub mod damage;
 mod fixture;
 mod leasing;
+mod list;
 #[cfg(feature = "model")]
 pub mod model;
 pub mod operations;

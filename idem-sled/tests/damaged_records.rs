@@ -8,6 +8,7 @@ mod common;
 use std::{path::Path, time::Duration};
 
 use common::{nothing, opened, request};
+use idem_conformance::damage::damaged;
 use idem_core::{
     Certainty, Cursor, EffectError, Error, ErrorKind, Idem, Key, ManualClock, Outcome, Timestamp,
 };
@@ -15,24 +16,6 @@ use idem_sled::{SledStore, SledTransaction, sled};
 use tempfile::TempDir;
 
 const LEASE: Duration = Duration::from_secs(3600);
-
-/// Every way to change one byte to some others, every way to cut the end, and some bytes more.
-fn damaged(stored: &[u8]) -> Vec<Vec<u8>> {
-    let mut all = Vec::new();
-    for at in 0..stored.len() {
-        for byte in [stored[at] ^ 1, stored[at] ^ 0x80, b'0', b'-', b' ', b'\n', 0] {
-            let mut changed = stored.to_vec();
-            changed[at] = byte;
-            all.push(changed);
-        }
-        all.push(stored[..at].to_vec());
-    }
-    for more in [&b"x"[..], b" ", b"\n", b"\0", stored] {
-        all.push([stored, more].concat());
-    }
-    all.retain(|changed| changed != stored);
-    all
-}
 
 /// The record of a key as it lies in its tree, while the store is closed.
 fn with_records<T>(folder: &Path, work: impl FnOnce(&sled::Tree) -> T) -> T {

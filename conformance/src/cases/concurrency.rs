@@ -226,12 +226,10 @@ pub async fn two_callers_of_one_key_on_one_thread_both_finish<F: Fixture>() {
     assert_eq!(count, 2, "each key has one effect");
 }
 
-/// 39. While one effect is slow, what the store declares goes on; the rest goes on afterwards.
-pub async fn a_slow_effect_delays_no_more_than_declared<F: Fixture>() {
-    let setup = Setup::<F>::new().await;
-    let delays = setup.idem.guarantees().delays;
-    assert_eq!(setup.add(&request("earlier", "p"), "earlier").await, Outcome::Created(1));
-    let before = setup.receipt(&key("earlier")).await;
+/// Starts a call whose effect goes on until it is released, and waits for its start.
+async fn slow_effect<F: Fixture>(
+    setup: &Setup<F>,
+) -> (mpsc::Sender<()>, impl Future<Output = Result<Outcome<bool>, Error>> + use<F>) {
     let (started, mut start) = tokio::sync::mpsc::unbounded_channel();
     let (release, released) = mpsc::channel();
     let mut is_released = false;
@@ -246,6 +244,16 @@ pub async fn a_slow_effect_delays_no_more_than_declared<F: Fixture>() {
     };
     let slow = aside(async move { idem.execute(&request("slow", "p"), effect).await });
     within("the slow effect's start", start.recv()).await.expect("the slow effect starts");
+    (release, slow)
+}
+
+/// 39. While one effect is slow, what the store declares goes on; the rest goes on afterwards.
+pub async fn a_slow_effect_delays_no_more_than_declared<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let delays = setup.idem.guarantees().delays;
+    assert_eq!(setup.add(&request("earlier", "p"), "earlier").await, Outcome::Created(1));
+    let before = setup.receipt(&key("earlier")).await;
+    let (release, slow) = slow_effect(&setup).await;
     let mut other = pin!(aside(setup.adding(request("other", "p"), "other")));
     if delays <= Delays::Writes {
         let replay = aside(setup.adding(request("earlier", "p"), "earlier"));
@@ -274,20 +282,7 @@ pub async fn a_slow_effect_delays_no_more_than_declared<F: Fixture>() {
 /// 106. What runs while its store is closed is committed before the closing has ended, or not at all.
 pub async fn what_runs_at_the_closing_is_committed_before_its_end_or_never<F: Fixture>() {
     let setup = Setup::<F>::new().await;
-    let (started, mut start) = tokio::sync::mpsc::unbounded_channel();
-    let (release, released) = mpsc::channel();
-    let mut is_released = false;
-    let idem = setup.idem.clone();
-    let effect = move |tx: &mut Tx<F>| {
-        tx.put(b"slow", b"1")?;
-        // A case that has failed listens no more.
-        let _ = started.send(());
-        // One release is for all runs; its bound is the longer, so that the case speaks first.
-        is_released = is_released || released.recv_timeout(PATIENCE * 2).is_ok();
-        Ok(is_released)
-    };
-    let slow = aside(async move { idem.execute(&request("slow", "p"), effect).await });
-    within("the slow effect's start", start.recv()).await.expect("the slow effect starts");
+    let (release, slow) = slow_effect(&setup).await;
     let idem = setup.idem.clone();
     let mut closing = pin!(aside(async move { idem.close().await }));
     // In vain where the closing waits for the effect.

@@ -2,6 +2,7 @@
 //! keys do not mind.
 
 use bytes::Bytes;
+use idem_conformance::damage::damaged;
 use idem_core::{
     Certainty, Change, Error, ErrorKind, Idem, ManualClock, Outcome, Timestamp, Transaction,
     consumer::Recorder,
@@ -89,24 +90,6 @@ async fn a_token_that_is_none_is_damaged() {
         assert!(put(&idem, "k").await.unwrap().result().is_some());
         server.command(&["DEL", name]).unwrap();
     }
-}
-
-/// Every way to change one byte to some others, every way to cut the end, and some bytes more.
-fn damaged(stored: &[u8]) -> Vec<Vec<u8>> {
-    let mut all = Vec::new();
-    for at in 0..stored.len() {
-        for byte in [stored[at] ^ 1, stored[at] ^ 0x80, b'0', b'-', b' ', b'\n', 0] {
-            let mut changed = stored.to_vec();
-            changed[at] = byte;
-            all.push(changed);
-        }
-        all.push(stored[..at].to_vec());
-    }
-    for more in [&b"x"[..], b" ", b"\n", b"\0", stored] {
-        all.push([stored, more].concat());
-    }
-    all.retain(|changed| changed != stored);
-    all
 }
 
 /// That the record of the key `k` cannot be read, and where it is.
