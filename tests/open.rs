@@ -52,6 +52,7 @@ async fn what_is_no_url_says_what_to_do() {
         "hunter2@localhost:6379",
         "redis://:my?hunter2@localhost",
         "redis://:my?speculative=hunter2@localhost",
+        "hunter2:x@localhost",
     ] {
         assert!(!refused(secret).await.contains("hunter2"), "{secret}");
     }

@@ -151,13 +151,13 @@ impl Drop for Waiter<'_> {
 }
 
 /// A live lease that stands in the way.
-struct Held {
+pub(crate) struct Held {
     token: Token,
-    left: Duration,
+    pub(crate) left: Duration,
 }
 
 impl Held {
-    fn by(committed: &Committed, request: &Request) -> Option<Self> {
+    pub(crate) fn by(committed: &Committed, request: &Request) -> Option<Self> {
         let record = committed.before.as_ref().filter(|_| !committed.ran)?;
         let Verdict::InProgress(until) =
             judge(Some(record), request.fingerprint_value(), committed.now)

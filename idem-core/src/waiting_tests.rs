@@ -1,16 +1,18 @@
-//! The registry of waiters. Apart from it, so that the tests of interleavings can take it as it is.
+//! Waiting and its registry. Apart from them, so that the tests of interleavings can take them as they are.
 
 use std::{
     pin::pin,
     sync::Arc,
     task::{Context, Waker},
+    time::Duration,
 };
 
 use event_listener::EventListener;
+use uuid::Uuid;
 
 use crate::{
-    Key, Token,
-    waiting::{Waiter, Waiting},
+    Committed, Key, Record, Request, State, Timestamp, Token,
+    waiting::{Held, Waiter, Waiting},
 };
 
 fn token(token: u64) -> Token {
@@ -76,4 +78,16 @@ fn a_stale_holder_that_lets_go_leaves_its_successor_noted() {
     // Nobody is there any more.
     waiting.let_go(&key, token(2));
     assert!(waiting.is_empty());
+}
+
+#[test]
+fn a_clock_that_stepped_back_makes_nobody_wait_longer_than_the_lease_or_a_second() {
+    let at = Timestamp::from_millis;
+    let request = Request::new(Key::new("t", "o", "k").unwrap());
+    for (lease, now, left) in [(300, 0, 300), (300, -60_000, 1_000), (5_000, -60_000, 5_000)] {
+        let state = State::Claimed { token: token(1), until: at(lease), keep_until: None };
+        let record = Record { fingerprint: None, attempt: Uuid::nil(), created_at: at(0), state };
+        let held = Held::by(&Committed::kept(Some(record), at(now)), &request).unwrap();
+        assert_eq!(held.left, Duration::from_millis(left), "{lease} at {now}");
+    }
 }

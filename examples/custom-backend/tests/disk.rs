@@ -9,14 +9,17 @@ use std::{
     fs::OpenOptions,
     io::{self, ErrorKind::StorageFull},
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, mpsc},
+    time::Duration,
 };
 
 use common::{on, order, orders, request};
-use idem_core::{Certainty, ErrorKind, Idem, Outcome, Transaction};
+use idem_core::{Certainty, ErrorKind, Idem, Outcome, SystemClock, Transaction, runtime};
 use idem_example_redb::RedbStore;
 use redb::{Database, StorageBackend, backends::FileBackend};
 use tempfile::TempDir;
+
+type Shared<T> = Arc<Mutex<T>>;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Call {
@@ -29,7 +32,9 @@ enum Call {
 #[derive(Debug)]
 struct Disk {
     file: FileBackend,
-    refused: Arc<Mutex<Option<Call>>>,
+    refused: Shared<Option<Call>>,
+    /// Held, it holds up every sync.
+    syncs: Shared<()>,
 }
 
 impl Disk {
@@ -55,6 +60,7 @@ impl StorageBackend for Disk {
 
     fn sync_data(&self) -> io::Result<()> {
         self.check(Call::Sync)?;
+        drop(self.syncs.lock().unwrap());
         self.file.sync_data()
     }
 
@@ -64,13 +70,14 @@ impl StorageBackend for Disk {
     }
 }
 
-/// A store on such a file, and what the file refuses.
-fn on_disk(path: &Path) -> (Idem<RedbStore>, Arc<Mutex<Option<Call>>>) {
+/// A store on such a file, what the file refuses, and what holds up its syncs.
+fn on_disk(path: &Path) -> (Idem<RedbStore>, Shared<Option<Call>>, Shared<()>) {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create(true).truncate(false).open(path).unwrap();
-    let refused = Arc::<Mutex<_>>::default();
-    let disk = Disk { file: FileBackend::new(file).unwrap(), refused: Arc::clone(&refused) };
-    (on(Database::builder().create_with_backend(disk).unwrap()), refused)
+    let (refused, syncs) = (Shared::default(), Shared::default());
+    let file = FileBackend::new(file).unwrap();
+    let disk = Disk { file, refused: Arc::clone(&refused), syncs: Arc::clone(&syncs) };
+    (on(Database::builder().create_with_backend(disk).unwrap()), refused, syncs)
 }
 
 #[tokio::test]
@@ -78,7 +85,7 @@ async fn a_commit_that_failed_is_unknown_until_its_key_is_asked_again() {
     for call in [Call::Write, Call::Sync] {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("orders.redb");
-        let (idem, refused) = on_disk(&path);
+        let (idem, refused, _) = on_disk(&path);
         assert_eq!(order(&idem, "a").await.unwrap(), Outcome::Created(1));
         *refused.lock().unwrap() = Some(call);
         let error = order(&idem, "b").await.unwrap_err();
@@ -110,7 +117,7 @@ async fn a_commit_that_failed_is_unknown_until_its_key_is_asked_again() {
 async fn an_effect_that_finds_no_room_did_nothing() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("orders.redb");
-    let (idem, refused) = on_disk(&path);
+    let (idem, refused, _) = on_disk(&path);
     assert_eq!(order(&idem, "a").await.unwrap(), Outcome::Created(1));
     *refused.lock().unwrap() = Some(Call::Grow);
     let request_b = request("b");
@@ -122,4 +129,21 @@ async fn an_effect_that_finds_no_room_did_nothing() {
     let idem = on(Database::open(&path).unwrap());
     assert_eq!(idem.receipt(request_b.key()).await.unwrap(), None);
     assert_eq!(order(&idem, "b").await.unwrap(), Outcome::Created(2));
+}
+
+#[tokio::test]
+async fn what_ends_in_the_background_while_the_disk_is_slow_holds_up_no_sleep() {
+    let folder = TempDir::new().unwrap();
+    let (idem, _, syncs) = on_disk(&folder.path().join("orders.redb"));
+    let lease = idem.claim::<u8>(&request("a"), Duration::from_secs(60)).await.unwrap().lease();
+    let held_up = syncs.lock().unwrap();
+    drop(lease.unwrap());
+    let (told, slept) = mpsc::channel();
+    runtime::detach(Box::pin(async move {
+        runtime::sleep(&SystemClock, Duration::from_millis(1)).await;
+        told.send(()).unwrap();
+    }));
+    slept.recv_timeout(Duration::from_secs(20)).expect("a sleep needs no disk");
+    drop(held_up);
+    idem.close().await.unwrap();
 }

@@ -53,6 +53,7 @@ async fn a_bad_url_is_refused_and_not_shown() {
         "redis+cluster://:hunter2@a:port",
         "redis+cluster://:hunter2@a,b/1",
         "redis+cluster://:hunter2@a,b?x=1",
+        "redis+cluster://:hunter2@a,:hunter2@b",
     ];
     for url in urls {
         let error = open_error(url).await;
