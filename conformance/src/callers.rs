@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use idem_core::{Delays, EffectError, Idem, ManualClock, Outcome, Store};
+use idem_core::{BoxFuture, Delays, EffectError, Idem, ManualClock, Outcome, Store};
 use tokio::{
     runtime::Builder,
     sync::{Barrier, oneshot},
@@ -128,9 +128,23 @@ impl Rival {
         name: impl Into<String>,
         effect: fn(&mut S::Transaction) -> Result<(), EffectError>,
     ) -> (Self, impl Future<Output = u64> + Send + 'static) {
+        let (ours, name) = (idem.clone(), name.into());
+        Self::acting(idem, move |number| {
+            let (idem, request) = (ours.clone(), request(&format!("{name}-{number}"), "p"));
+            Box::pin(async move {
+                let outcome = idem.execute(&request, effect).await.expect("a rival commits");
+                assert_eq!(outcome, Outcome::Created(()), "a rival's key is fresh");
+            })
+        })
+    }
+
+    /// As [`Rival::new`], a rival that does `act` at each turn, which is told the turn's number, from 1.
+    pub fn acting<S: Store>(
+        idem: &Idem<S>,
+        mut act: impl FnMut(u64) -> BoxFuture<()> + Send + 'static,
+    ) -> (Self, impl Future<Output = u64> + Send + 'static) {
         let (turns, turn) = mpsc::channel();
         let (commit, commits) = mpsc::channel();
-        let (idem, name) = (idem.clone(), name.into());
         // Where nothing delays the rival, only a loaded machine can: then it may take its time. Elsewhere
         // every wait is in vain.
         let patience = match idem.guarantees().delays {
@@ -141,9 +155,7 @@ impl Rival {
             let mut number = 0;
             while turn.recv().is_ok() {
                 number += 1;
-                let request = request(&format!("{name}-{number}"), "p");
-                let outcome = idem.execute(&request, effect).await.expect("a rival commits");
-                assert_eq!(outcome, Outcome::Created(()), "a rival's key is fresh");
+                act(number).await;
                 // The effect that asked may have stopped waiting.
                 let _ = commit.send(());
             }

@@ -60,6 +60,7 @@ macro_rules! __cases {
                 an_effect_that_runs_another_key_never_hangs
                 an_effect_that_runs_its_own_key_never_hangs
                 an_effect_that_reads_its_own_store_never_hangs
+                an_effect_that_closes_its_own_store_never_hangs
             }
             concurrency as concurrency, multi_thread, [yes] {
                 callers_of_one_key_create_once_and_replay_alike
@@ -130,6 +131,7 @@ macro_rules! __cases {
             claims as claims_in_parallel, multi_thread, [yes] {
                 tokens_grow_from_holder_to_holder
                 of_many_claims_one_wins
+                a_lease_renewed_meanwhile_is_not_taken_over
             }
             claims as claims_after_reopening, current_thread, $reopen {
                 tokens_and_claims_survive_reopening
@@ -160,6 +162,7 @@ macro_rules! __cases {
             }
             holding as holding, both_runtimes, [yes] {
                 a_dropped_lease_ends_and_is_taken_over
+                a_dropped_lease_ends_without_its_droppers_runtime
                 a_dropped_stale_lease_leaves_its_successor_alone
                 an_abandoned_lease_stays_until_its_end
                 a_cancelled_claim_leaves_its_key_free
@@ -197,6 +200,7 @@ macro_rules! __cases {
                 only_a_live_lease_is_waited_for
                 holders_take_turns_and_nobody_is_stranded
                 a_sleep_counts_from_when_it_was_asked_for
+                a_wait_beyond_time_is_a_wait
             }
             changes as changes, current_thread, [yes] {
                 a_claim_is_stored_exactly

@@ -121,10 +121,10 @@ pub type PlaceOf<F> = Traced<Placed<<F as Fixture>::Store>>;
 /// # Panics
 /// If the store does not keep the rule.
 #[doc(hidden)]
-pub fn run<F: Fixture>(name: &'static str, runtime: Runtime, case: Running) {
+pub fn run<F: Fixture>(name: &'static str, runtime: Runtime, case: fn() -> Running) {
     let make: Make<F::Store> =
         || Box::pin(async { Box::new(F::create().await) as Box<dyn Place<F::Store>> });
-    run_on(name, runtime, Box::pin(MAKE.scope(Arc::new(make), case)));
+    run_on(name, runtime, move || Box::pin(MAKE.scope(Arc::new(make), case())));
 }
 
 /// Every case of the suite behind [`DynStore`].
@@ -145,5 +145,5 @@ where
 {
     let case = cases().iter().find(|case| case.name == name);
     let case = case.unwrap_or_else(|| panic!("the suite has no case {name}"));
-    run::<Dynamic<F>>(name, runtime, (case.run)());
+    run::<Dynamic<F>>(name, runtime, case.run);
 }

@@ -1,6 +1,12 @@
 //! Runs a case on a runtime of its own, and says of one that fails which rule is not kept.
 
-use std::{pin::Pin, thread};
+use std::{
+    panic::resume_unwind,
+    pin::Pin,
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::Duration,
+};
 
 use tokio::runtime::Builder;
 
@@ -20,20 +26,55 @@ pub enum Runtime {
     MultiThread,
 }
 
+/// How long a case may take. Whatever a case waits for has a shorter bound of its own, so this is for the store that
+/// blocks every thread of its runtime.
+const BOUND: Duration = Duration::from_secs(300);
+
 /// Runs the case of that name.
 ///
 /// Cases come boxed: a runtime's loop for each of their types would be most of what there is to compile.
 ///
 /// # Panics
 /// If the store does not keep the rule.
-pub(crate) fn run_on(name: &'static str, runtime: Runtime, case: Running) {
-    let _told = Told(name);
-    let mut builder = match runtime {
-        Runtime::CurrentThread => Builder::new_current_thread(),
-        Runtime::MultiThread => Builder::new_multi_thread(),
+pub(crate) fn run_on(
+    name: &'static str,
+    runtime: Runtime,
+    case: impl FnOnce() -> Running + Send + 'static,
+) {
+    let case: Box<dyn FnOnce() -> Running + Send> = Box::new(case);
+    let run = move || {
+        let _told = Told(name);
+        let mut builder = match runtime {
+            Runtime::CurrentThread => Builder::new_current_thread(),
+            Runtime::MultiThread => Builder::new_multi_thread(),
+        };
+        let runtime = builder.worker_threads(4).enable_all().build();
+        runtime.expect("the system has a runtime left").block_on(case());
     };
-    let runtime = builder.worker_threads(4).enable_all().build();
-    runtime.expect("the system has a runtime left").block_on(case);
+    if !bounded(BOUND, run) {
+        let _told = Told(name);
+        panic!(
+            "the case has not ended after {BOUND:?}: the store blocks the threads that it runs on"
+        );
+    }
+}
+
+/// Runs `work` on a thread of its own; whether it ended within `bound`. A panic of the work is the caller's.
+fn bounded(bound: Duration, work: impl FnOnce() + Send + 'static) -> bool {
+    let (working, ended) = mpsc::channel::<()>();
+    let caller = thread::current();
+    let thread = thread::Builder::new().name(caller.name().unwrap_or("a case").to_string());
+    let thread = thread.spawn(move || {
+        // Gone however the work ends.
+        let _working = working;
+        work();
+    });
+    let thread = thread.expect("the system has a thread left for a case");
+    if ended.recv_timeout(bound) == Err(RecvTimeoutError::Timeout) {
+        return false;
+    }
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+    true
 }
 
 /// Says the rule of a case that fails.
@@ -68,6 +109,18 @@ fn rule(name: &str) -> Option<(&'static str, String)> {
 mod tests {
     use super::*;
     use crate::placed::cases;
+    use std::panic::catch_unwind;
+
+    #[test]
+    fn work_that_does_not_end_is_told_and_a_panic_is_handed_on() {
+        let (end, ended) = mpsc::channel::<()>();
+        assert!(!bounded(Duration::from_millis(1), move || assert!(ended.recv().is_err())));
+        drop(end);
+        assert!(bounded(Duration::from_secs(60), || {}));
+        let panicked =
+            catch_unwind(|| bounded(Duration::from_secs(60), || resume_unwind(Box::new(7))));
+        assert_eq!(panicked.unwrap_err().downcast_ref(), Some(&7));
+    }
 
     #[test]
     fn every_case_says_its_rule() {

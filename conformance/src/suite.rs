@@ -174,12 +174,9 @@ macro_rules! __case {
     ([concrete $fixture:ty], $runtime:ident, $group:ident, $case:ident) => {
         #[test]
         fn $case() {
-            let case = $crate::cases::$group::$case::<$crate::PlaceOf<$fixture>>();
-            $crate::run::<$fixture>(
-                stringify!($case),
-                $crate::__runtime!($runtime),
-                Box::pin(case),
-            );
+            $crate::run::<$fixture>(stringify!($case), $crate::__runtime!($runtime), || {
+                Box::pin($crate::cases::$group::$case::<$crate::PlaceOf<$fixture>>())
+            });
         }
     };
     ([dynamic $fixture:ty], $runtime:ident, $group:ident, $case:ident) => {

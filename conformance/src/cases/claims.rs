@@ -1,6 +1,10 @@
 //! What a store and every other path owe to a claimed key.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::{Arc, mpsc::channel},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use idem_core::{
@@ -16,9 +20,9 @@ use uuid::Uuid;
 
 use crate::{
     Fixture,
-    callers::within,
+    callers::{Rival, within},
     leasing::in_progress,
-    setup::{Runs, START, Setup, add, kept, kept_for, key, request, start_plus},
+    setup::{Runs, START, Setup, Tx, add, kept, kept_for, key, request, start_plus},
     steps::{
         LEASE, as_holder, change, claim, claim_of_free, claimed, claimed_record, lease, token_of,
     },
@@ -311,6 +315,43 @@ fn holders_changes() -> [(&'static str, Change); 4] {
         ("complete", completion()),
         ("release", Change::Remove),
     ]
+}
+
+/// 60, 65. A lease that its holder renews while another finds it ended and takes it over is either the holder's or the
+/// other's.
+pub async fn a_lease_renewed_meanwhile_is_not_taken_over<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let request = request("a", "p");
+    let claim = claim_of_free(&setup.idem, &request).await;
+    let (renewed, renewals) = channel();
+    let idem = setup.handle().await;
+    let (holder, holder_ended) = Rival::acting(&setup.idem, move |_| {
+        let (idem, claim, renewed) = (idem.clone(), claim.clone(), renewed.clone());
+        Box::pin(async move {
+            let change = Change::Extend { lease: lease(LEASE) };
+            let held = as_holder(&idem, &key("a"), &claim, change).await.ran;
+            // A case that has failed listens no more.
+            let _ = renewed.send(held);
+        })
+    });
+    setup.clock.set(start_plus(LEASE));
+    let (clock, runs) = (setup.clock.clone(), Runs::default());
+    let effect = move |tx: &mut Tx<F>| {
+        if runs.bump() == 1 {
+            // It steps back: by this time the lease is held.
+            clock.set(start_plus(LEASE - 1));
+            holder.commits_meanwhile();
+        }
+        add(tx, "count")
+    };
+    let outcome = setup.idem.execute(&request, effect).await.unwrap();
+    within("the holder's renewal", holder_ended).await;
+    let (expected, count) = match renewals.recv().expect("the holder was answered") {
+        true => (in_progress(start_plus(2 * LEASE - 1), start_plus(LEASE - 1)), 0),
+        false => (Outcome::Created(1), 1),
+    };
+    assert_eq!(outcome, expected, "the key has one owner");
+    assert_eq!(setup.count("north", "count").await, count);
 }
 
 /// 66. A key's tokens grow from holder to holder, however many want it.

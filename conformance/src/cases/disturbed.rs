@@ -6,8 +6,8 @@ use idem_core::{Certainty, ErrorKind, Holding, LeasedOutcome, OnFailure, Outcome
 
 use crate::{
     Fixture,
-    callers::{joined, until, within},
-    leasing::{HELD_FOR, acquired, refused},
+    callers::{give_way, joined, until, within},
+    leasing::{HELD_FOR, acquired, end, in_progress, refused},
     setup::{Setup, key, request, start_plus},
     steps::LEASE,
 };
@@ -43,8 +43,13 @@ pub async fn a_doubt_stays_until_it_is_settled<F: Fixture>() {
     let setup = Setup::<F>::new().await;
     let (idem, steps) = setup.watched().await;
     let lease = acquired(&idem, &request("a", "p")).await;
+    steps.fail(1);
+    let (error, lease) = lease.complete(7).await.unwrap_err().into_parts();
+    assert_eq!(error.certainty(), Certainty::NothingDone, "nothing is in doubt: {error:?}");
     steps.lose(1);
     let (_, mut lease) = lease.complete(7).await.unwrap_err().into_parts();
+    let error = lease.renew(HELD_FOR).await.unwrap_err();
+    assert_eq!(error.certainty(), Certainty::Unknown, "it may be done: {error:?}");
     steps.fail(1);
     let (error, same) = lease.complete(7).await.unwrap_err().into_parts();
     assert_eq!(error.certainty(), Certainty::Unknown, "it may be done: {error:?}");
@@ -55,7 +60,7 @@ pub async fn a_doubt_stays_until_it_is_settled<F: Fixture>() {
     assert_eq!(lease.complete(8).await.unwrap(), 7);
 }
 
-/// 113, 71. A claim whose answer was lost is ended, since nobody holds it.
+/// 113, 71. A claim whose answer was lost is ended, since nobody holds it; one that was refused is nobody's to end.
 pub async fn a_claim_whose_answer_was_lost_frees_its_key<F: Fixture>() {
     let setup = Setup::<F>::new().await;
     let (idem, steps) = setup.watched().await;
@@ -65,6 +70,12 @@ pub async fn a_claim_whose_answer_was_lost_frees_its_key<F: Fixture>() {
     steps.reach(2).await;
     let next = acquired(&setup.idem, &request("a", "p")).await;
     assert!(next.took_over().is_some(), "the claim came into force");
+    steps.lose(1);
+    let error = idem.claim::<u64>(&request("a", "p"), HELD_FOR).await.unwrap_err();
+    assert_eq!(error.certainty(), Certainty::Unknown, "{error:?}");
+    steps.reach(4).await;
+    let held = refused(&setup.idem, &request("a", "p")).await;
+    assert_eq!(held, in_progress(end(), start_plus(0)), "the lease is another's");
     next.release().await.unwrap();
 }
 
@@ -88,6 +99,10 @@ pub async fn what_was_done_is_recorded_when_the_store_is_back<F: Fixture>() {
             // After the claim.
             steps.reach(1 + failed).await;
             until("a pause before the next try", || setup.clock.sleepers() == 2).await;
+            // A pause is 10 ms at least, and then twice as long each time.
+            setup.clock.advance(Duration::from_millis((10 << (failed - 1)) - 1));
+            give_way().await;
+            assert_eq!(steps.answered(), 1 + failed, "pauses grow");
             setup.clock.advance(Duration::from_secs(1));
         }
         let outcome = joined("the work", task).await.unwrap();

@@ -317,3 +317,32 @@ pub async fn an_effect_that_reads_its_own_store_never_hangs<F: Fixture>() {
     assert_eq!(setup.count("north", "count").await, 2);
     assert_eq!(setup.add(&request("other", "p"), "count").await, Outcome::Created(3));
 }
+
+/// 29, 106. An effect that closes its own store does so, and is committed before or not at all, or gets a typed error.
+pub async fn an_effect_that_closes_its_own_store_never_hangs<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let (inner, (told, tells)) = (setup.idem.clone(), mpsc::channel());
+    let effect = move |tx: &mut Tx<F>| {
+        let count = add(tx, "count")?;
+        told.send(ask("close", inner.close())?.is_some())?;
+        Ok(count)
+    };
+    let idem = setup.idem.clone();
+    let call = aside(async move { idem.execute(&request("a", "p"), effect).await });
+    let answer = within("an effect that closes its own store", call).await;
+    let is_closed = tells.try_iter().any(|closed| closed);
+    if !is_closed {
+        assert_eq!(answer.unwrap(), Outcome::Created(1), "a store that is not closed commits");
+        assert_eq!(setup.add(&request("b", "p"), "count").await, Outcome::Created(2));
+        return;
+    }
+    let refused = |error: Error| {
+        assert!(matches!(error.kind(), ErrorKind::Closed), "{error:?}");
+        assert_eq!(error.certainty(), Certainty::NothingDone, "{error:?}");
+    };
+    match answer {
+        Ok(outcome) => assert_eq!(outcome, Outcome::Created(1)),
+        Err(error) => refused(error),
+    }
+    refused(setup.idem.execute(&request("b", "p"), |tx| add(tx, "count")).await.unwrap_err());
+}

@@ -13,7 +13,7 @@ use tokio::{sync::oneshot, task::JoinHandle};
 
 use crate::{
     Fixture,
-    callers::{joined, until},
+    callers::{give_way, joined, until},
     leasing::{HELD_FOR, LONG, acquired, assert_lost, end, in_progress, refused},
     setup::{Setup, request, start_plus},
     steps::LEASE,
@@ -176,6 +176,7 @@ pub async fn what_cannot_be_kept_alive_is_refused_before_the_work<F: Fixture>() 
         let ErrorKind::InvalidDuration { field, .. } = *error.kind() else { panic!("{error:?}") };
         assert_eq!(field, named);
     }
+    assert!(lease.keep_alive(HELD_FOR / 2, LONG, async {}).await.is_ok(), "half will do");
     setup.clock.set(end());
     let error = lease.keep_alive(HELD_FOR / 3, LONG, work()).await.unwrap_err();
     assert_lost(&error, lease.token(), "before the work");
@@ -188,16 +189,19 @@ pub async fn a_renewal_that_fails_is_tried_again<F: Fixture>() {
     let setup = Setup::<F>::new().await;
     let kept_alive = kept_alive(&setup, LONG).await;
     kept_alive.renewal(0).await;
-    kept_alive.steps.fail(2);
+    kept_alive.steps.fail(3);
     kept_alive.next(&setup).await;
-    // Pauses of 20 and 40 ms at most.
-    for (failed, pause) in [(1, 20), (2, 40)] {
+    // Pauses of 20, 40 and 80 ms at most, and half of that at least.
+    for (failed, pause) in [(1, 20), (2, 40), (3, 80)] {
         kept_alive.renewal(failed).await;
         until("the holder to sleep", || setup.clock.sleepers() == 1).await;
-        setup.clock.advance(Duration::from_millis(pause));
+        setup.clock.advance(Duration::from_millis(pause / 2 - 1));
+        give_way().await;
+        assert_eq!(kept_alive.steps.answered(), 2 + failed, "pauses grow");
+        setup.clock.advance(Duration::from_millis(pause / 2 + 1));
     }
-    kept_alive.renewal(3).await;
-    let now = LEASE / 3 + 60;
+    kept_alive.renewal(4).await;
+    let now = LEASE / 3 + 140;
     let held = refused(&setup.idem, &request("a", "p")).await;
     assert_eq!(held, in_progress(start_plus(now + LEASE), start_plus(now)));
     let (kept, lease) = kept_alive.finished().await;

@@ -1,6 +1,6 @@
 //! A key that is held for an effect outside the store.
 
-use std::time::Duration;
+use std::{error::Error as _, time::Duration};
 
 use bytes::Bytes;
 use idem_core::{
@@ -326,7 +326,10 @@ pub async fn complete_with_commits_its_writes_with_the_receipt<F: Fixture>() {
         add(tx, "count")?;
         Err("on purpose".into())
     };
-    let (error, lease) = lease.complete_with(fails).await.unwrap_err().into_parts();
+    let failed = lease.complete_with(fails).await.unwrap_err();
+    let cause = failed.source().map(ToString::to_string);
+    assert_eq!(cause.as_deref(), Some("on purpose"), "{failed:?}");
+    let (error, lease) = failed.into_parts();
     assert!(matches!(error.kind(), ErrorKind::Effect), "{error:?}");
     let panics = |tx: &mut Tx<F>| {
         add(tx, "count")?;

@@ -27,9 +27,10 @@ pub async fn a_purge_removes_only_the_expired_and_counts_exactly<F: Fixture>() {
     for name in ["a", "b", "c", "d", "e", "f", "g"] {
         assert!(matches!(setup.add(&request(name, "p"), "count").await, Outcome::Created(_)));
     }
+    // Before and after the others in the order of keys.
     let live = [
-        request("longer", "p").retain(LIFE + Duration::from_millis(1)),
-        request("much-longer", "p").retain(Duration::from_secs(3600)),
+        request("0-longer", "p").retain(LIFE + Duration::from_millis(1)),
+        request("1-much-longer", "p").retain(Duration::from_secs(3600)),
         request("forever", "p").retain_forever(),
     ];
     for request in &live {
@@ -46,7 +47,7 @@ pub async fn a_purge_removes_only_the_expired_and_counts_exactly<F: Fixture>() {
     let mut left: Vec<_> = kept(setup.idem.store(), 4).await;
     left.sort_by(|(one, _), (other, _)| one.cmp(other));
     let names: Vec<_> = left.iter().map(|(key, _)| key.request()).collect();
-    assert_eq!(names, ["forever", "longer", "much-longer"], "a purge leaves what is live");
+    assert_eq!(names, ["0-longer", "1-much-longer", "forever"], "a purge leaves what is live");
     for request in &live {
         assert!(matches!(setup.add(request, "count").await, Outcome::Replayed(_)), "{request:?}");
     }

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::{
     Fixture,
-    callers::{joined, together, until, within},
+    callers::{give_way, joined, together, until, within},
     leasing::{HELD_FOR, LONG, acquired, end, in_progress, refused},
     setup::{Setup, add, key, request, start_plus},
     steps::LEASE,
@@ -62,19 +62,22 @@ async fn sleeping<F: Fixture>(setup: &Setup<F>, waiters: usize) {
 pub async fn a_waiter_is_woken_by_a_completion_and_asks_nothing_before<F: Fixture>() {
     let setup = Setup::<F>::new().await;
     let (mut lease, waiter, (idem, steps)) = held_and_waited_for(&setup, LONG).await;
+    // A renewal that moves nothing wakes nobody.
+    lease.renew(HELD_FOR).await.unwrap();
+    give_way().await;
     for millis in (0..LEASE - 1_000).step_by(1_000) {
         setup.clock.set(start_plus(millis));
         tokio::task::yield_now().await;
     }
     // Also after a renewal: at the old end it looks once, and waits on.
     lease.renew(HELD_FOR).await.unwrap();
-    assert_eq!(steps.answered(), 4, "the waiter must not poll");
+    assert_eq!(steps.answered(), 5, "the waiter must not poll");
     setup.clock.set(end());
-    steps.reach(5).await;
+    steps.reach(6).await;
     sleeping(&setup, 1).await;
     assert_eq!(lease.complete(7).await.unwrap(), 7);
     assert_eq!(joined("the waiter", waiter).await.unwrap(), Outcome::Replayed(7));
-    assert_eq!(steps.answered(), 7, "the completion, and one look");
+    assert_eq!(steps.answered(), 8, "the completion, and one look");
     assert_eq!(setup.count("north", "count").await, 0, "nothing ran");
     drop(idem);
 }
@@ -283,12 +286,13 @@ pub async fn holders_take_turns_and_nobody_is_stranded<F: Fixture>() {
     assert_eq!(tokens.len(), 8 * TURNS, "each turn has a token of its own");
 }
 
+fn is_over(sleep: &mut BoxFuture<()>) -> bool {
+    sleep.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+}
+
 /// 73. A sleep counts from when it was asked for, looked at or not, and ends not a millisecond early.
 pub async fn a_sleep_counts_from_when_it_was_asked_for<F: Fixture>() {
     let setup = Setup::<F>::new().await;
-    let is_over = |sleep: &mut BoxFuture<()>| {
-        sleep.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
-    };
     let [mut seen, mut unseen] =
         [(); 2].map(|()| setup.idem.store().sleep(Duration::from_millis(10)));
     assert!(!is_over(&mut seen));
@@ -296,4 +300,24 @@ pub async fn a_sleep_counts_from_when_it_was_asked_for<F: Fixture>() {
     assert!(!is_over(&mut seen), "a millisecond is left");
     setup.clock.set(start_plus(10));
     assert!(is_over(&mut seen) && is_over(&mut unseen), "its time has come");
+}
+
+/// 73. A sleep, and a wait, may be longer than a clock can count: it ends with what is waited for, and not before.
+pub async fn a_wait_beyond_time_is_a_wait<F: Fixture>() {
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+    let setup = Setup::<F>::new().await;
+    let beyond = [Duration::MAX, Duration::from_millis(u64::MAX), Duration::from_secs(1 << 62)];
+    for duration in beyond {
+        let mut sleep = setup.idem.store().sleep(duration);
+        assert!(!is_over(&mut sleep), "{duration:?}");
+        setup.clock.advance(CENTURY);
+        assert!(!is_over(&mut sleep), "{duration:?} after a century");
+    }
+    let lease = acquired(&setup.idem, &request("a", "p")).await;
+    let waiters = beyond.map(|duration| waiter(&setup.idem, duration));
+    sleeping(&setup, waiters.len()).await;
+    assert_eq!(lease.complete(7).await.unwrap(), 7);
+    for waiter in waiters {
+        assert_eq!(joined("the waiter", waiter).await.unwrap(), Outcome::Replayed(7));
+    }
 }

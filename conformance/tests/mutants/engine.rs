@@ -16,7 +16,7 @@ use idem_core::{
     Certainty, Change, Clock, Error, ErrorKind, Key, Kind, Look, ManualClock, Record, Space, State,
     Timestamp, Token, is_live,
 };
-use tokio::task::yield_now;
+use tokio::{sync::RwLock, task::yield_now};
 
 use crate::{
     faults::Fault,
@@ -107,6 +107,8 @@ pub(crate) struct Engine {
     /// What is locked by a call.
     pub(crate) busy: Mutex<HashSet<Vec<u8>>>,
     pub(crate) one_at_a_time: Mutex<()>,
+    /// What a call holds, and a closing that waits for all calls takes.
+    pub(crate) calls: RwLock<()>,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -128,6 +130,7 @@ impl Engine {
             leaked: Mutex::default(),
             busy: Mutex::default(),
             one_at_a_time: Mutex::default(),
+            calls: RwLock::default(),
         }
     }
 
@@ -193,8 +196,7 @@ impl Engine {
 
     pub(crate) fn is_unchanged(&self, disk: &Disk, key: &Key, seen: &Look, tx: &Tx) -> bool {
         let record = disk.records.get(&self.scope(key)).map(|(_, record)| record.clone());
-        let is_same =
-            self.has(Fault::RecordNotCompared) || self.seen(record, seen.now) == seen.record;
+        let is_same = self.is_same(self.seen(record, seen.now).as_ref(), seen.record.as_ref());
         let space = tx.space();
         is_same
             && tx.overlay.reads().all(|(name, value)| {
@@ -204,6 +206,21 @@ impl Engine {
                         && tx.overlay.writes().all(|(written, _)| written != name)
                     || disk.value(space, name).as_ref() == value
             })
+    }
+
+    /// Whether a record is the one that was seen.
+    fn is_same(&self, record: Option<&Record>, seen: Option<&Record>) -> bool {
+        match self.fault {
+            Some(Fault::RecordNotCompared) => true,
+            Some(Fault::AttemptComparedAlone) => {
+                record.map(|record| record.attempt) == seen.map(|seen| seen.attempt)
+            }
+            Some(Fault::TokenComparedAlone) => match record.and_then(token_of) {
+                Some(token) => Some(token) == seen.and_then(token_of),
+                None => record == seen,
+            },
+            _ => record == seen,
+        }
     }
 
     /// Writes what a step asked for and what it wrote, if what it rests on is unchanged; returns the new record.
@@ -301,10 +318,6 @@ impl Engine {
     }
 
     fn token(&self, disk: &Disk, last: Option<Token>, now: Timestamp, key: &Key) -> Token {
-        let token_of = |record: &Record| match record.state {
-            State::Claimed { token, .. } => Some(token),
-            State::Completed { .. } => None,
-        };
         match self.fault {
             Some(Fault::TokenFromRecord) => {
                 let record = disk.records.get(&self.scope(key));
@@ -318,6 +331,13 @@ impl Engine {
             Some(Fault::TokenFromZero) => next(last, Timestamp::from_millis(0)),
             _ => next(last, now),
         }
+    }
+}
+
+fn token_of(record: &Record) -> Option<Token> {
+    match record.state {
+        State::Claimed { token, .. } => Some(token),
+        State::Completed { .. } => None,
     }
 }
 

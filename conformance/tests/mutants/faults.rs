@@ -106,6 +106,8 @@ faults! {
     ResultCutAtNul: empty_and_falsy_results_replay_as_what_they_were a_replay_is_byte_identical_through_every_handle,
     /// The column holds 64 KiB, and the engine cuts.
     ResultCutAt64KiB: a_result_over_the_limit_is_refused_with_its_effect,
+    /// The column holds the usual limit, and a result under a raised one is cut.
+    ResultCutAt1MiB: a_result_over_the_limit_is_refused_with_its_effect,
     /// The result is kept as text, and what is none is replaced.
     ResultAsText: empty_and_falsy_results_replay_as_what_they_were,
     /// The result is parsed and written again.
@@ -184,6 +186,10 @@ faults! {
     OnlyWrittenCompared: effects_that_read_what_the_other_writes_take_turns,
     /// The record is not compared at the commit: two may win.
     RecordNotCompared: callers_of_one_key_create_once_and_replay_alike of_many_claims_one_wins of_many_marks_one_is_first,
+    /// Of the record only its attempt's id is compared, which a renewal leaves as it is.
+    AttemptComparedAlone: a_lease_renewed_meanwhile_is_not_taken_over,
+    /// Of a claim only its token is compared, which a renewal leaves as it is.
+    TokenComparedAlone: a_lease_renewed_meanwhile_is_not_taken_over,
     /// After a lost race the step runs again without being asked whether it may.
     NotAskedAgain: callers_of_one_key_create_once_and_replay_alike,
     /// A commit that changed no row is taken for one that did.
@@ -288,6 +294,8 @@ faults! {
     PurgeLeavesMarks: a_mark_lives_forever_unless_told,
     /// A purge has no limit.
     PurgeWithoutLimit: a_purge_removes_only_the_expired_and_counts_exactly,
+    /// A purge takes its limit for how many records it looks at.
+    PurgeLimitsItsLooks: a_purge_removes_only_the_expired_and_counts_exactly,
     /// A purge takes one more than its limit.
     PurgeTakesOneMore: a_purge_removes_only_the_expired_and_counts_exactly,
     /// The largest limit overflows.
@@ -382,6 +390,14 @@ faults! {
     CommitsAfterClose: what_runs_at_the_closing_is_committed_before_its_end_or_never,
     /// What is to run on its own does not run.
     DetachedTaskDropped: a_dropped_lease_ends_and_is_taken_over,
+    /// What is to run on its own runs in the runtime of whoever asks, if there is one.
+    DetachedInTheCallersRuntime: a_dropped_lease_ends_without_its_droppers_runtime,
+    /// What is to run on its own needs a runtime of whoever asks.
+    DetachNeedsARuntime: a_dropped_lease_ends_without_its_droppers_runtime,
+    /// Closing waits for every call that is under way, also for the one that asks for it.
+    CloseWaitsForItself: an_effect_that_closes_its_own_store_never_hangs,
+    /// The end of a sleep overflows what counts the time.
+    SleepOverflows: a_wait_beyond_time_is_a_wait,
     /// A sleep ends a millisecond early.
     SleepEndsEarly: a_sleep_counts_from_when_it_was_asked_for a_waiter_gives_up_at_its_deadline,
     /// A sleep counts from when it is first asked.

@@ -32,7 +32,12 @@ idem_conformance::suite! {
 }
 
 /// What makes a case wait in vain; all other faults must fail theirs.
-const HANGS: [Fault; 2] = [Fault::DetachedTaskDropped, Fault::LockHeldWhileAnEffectRuns];
+const HANGS: [Fault; 4] = [
+    Fault::DetachedTaskDropped,
+    Fault::DetachedInTheCallersRuntime,
+    Fault::CloseWaitsForItself,
+    Fault::LockHeldWhileAnEffectRuns,
+];
 
 #[test]
 fn every_fault_is_caught_by_the_cases_that_name_its_rule() {

@@ -41,7 +41,9 @@ pub(crate) async fn purge(engine: &Engine, limit: usize) -> Result<Purged, Error
     };
     let due: Vec<_> = {
         let disk = engine.disk();
-        let due = disk.records.iter().filter(|(_, record)| is_due(engine.fault, record, now));
+        let looks = if engine.has(Fault::PurgeLimitsItsLooks) { limit } else { usize::MAX };
+        let looked_at = disk.records.iter().take(looks);
+        let due = looked_at.filter(|(_, record)| is_due(engine.fault, record, now));
         due.map(|(scope, _)| scope.clone()).take(most).collect()
     };
     if engine.has(Fault::PurgeRemovesWhatItSaw) || engine.has(Fault::PurgesCountTwice) {

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, atomic::Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
@@ -13,7 +13,7 @@ use idem_core::{
     Kind, Look, MISREAD_LIMIT, Page, Purged, RACE_LIMIT, Record, Sharing, Space, Step, Store,
     Timestamp, Token, Transaction, run_step, runtime,
 };
-use tokio::task::yield_now;
+use tokio::{runtime::Handle, task::yield_now};
 
 use crate::{
     engine::{Engine, Part, lock},
@@ -257,6 +257,8 @@ impl Store for Reference {
             return Err(Error::nothing_done(ErrorKind::Busy { waited: Duration::ZERO }));
         }
         let mut tries = Tries { called_at, races: 0, misreads: 0, writes: Vec::new() };
+        let is_counted = self.has(Fault::CloseWaitsForItself);
+        let _counted = if is_counted { Some(self.engine.calls.read().await) } else { None };
         if self.has(Fault::DroppedCallKeepsItsLock) {
             self.engine.lock_key(key).await?;
         }
@@ -298,6 +300,9 @@ impl Store for Reference {
         if was_closed && self.has(Fault::ClosingTwiceFails) {
             return Err(Error::nothing_done(ErrorKind::Closed));
         }
+        if self.has(Fault::CloseWaitsForItself) {
+            drop(self.engine.calls.write().await);
+        }
         // Under the lock, so that what is under way comes first.
         let _disk = self.engine.disk();
         self.engine.closed.store(!self.has(Fault::ClosingIsIgnored), Ordering::SeqCst);
@@ -309,8 +314,12 @@ impl Store for Reference {
     }
 
     fn detach(&self, task: BoxFuture<()>) {
-        if !self.has(Fault::DetachedTaskDropped) {
-            runtime::detach(task);
+        let callers = Handle::try_current();
+        match (self.engine.fault, callers) {
+            (Some(Fault::DetachedTaskDropped), _) => {}
+            (Some(Fault::DetachNeedsARuntime), callers) => drop(callers.unwrap().spawn(task)),
+            (Some(Fault::DetachedInTheCallersRuntime), Ok(callers)) => drop(callers.spawn(task)),
+            _ => runtime::detach(task),
         }
     }
 
@@ -320,6 +329,10 @@ impl Store for Reference {
             Some(Fault::SleepEndsEarly) => {
                 let early = duration.saturating_sub(Duration::from_millis(1));
                 runtime::sleep(&clock, early)
+            }
+            Some(Fault::SleepOverflows) => {
+                assert!(Instant::now().checked_add(duration).is_some(), "overflow");
+                runtime::sleep(&clock, duration)
             }
             Some(Fault::SleepCountsFromItsFirstPoll) => {
                 Box::pin(async move { runtime::sleep(&clock, duration).await })

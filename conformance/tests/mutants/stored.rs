@@ -145,6 +145,7 @@ fn result_written(fault: Option<Fault>, result: &Bytes) -> Bytes {
             result.slice(..end)
         }
         Some(Fault::ResultCutAt64KiB) => result.slice(..result.len().min(65_535)),
+        Some(Fault::ResultCutAt1MiB) => result.slice(..result.len().min(1 << 20)),
         Some(Fault::ResultAsText) => String::from_utf8_lossy(result).into_owned().into(),
         Some(Fault::ResultTrimmed) => Bytes::copy_from_slice(result.trim_ascii()),
         Some(Fault::ResultAsNumber) => {
