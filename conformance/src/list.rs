@@ -56,6 +56,7 @@ macro_rules! __cases {
                 effects_that_read_what_the_other_writes_take_turns
                 an_error_of_an_effect_that_misread_is_never_told
                 a_panic_of_an_effect_that_misread_is_never_told
+                no_error_of_a_misread_is_told_while_others_write
                 an_effect_that_always_misreads_ends_in_a_typed_error
                 an_effect_that_runs_another_key_never_hangs
                 an_effect_that_runs_its_own_key_never_hangs

@@ -388,6 +388,13 @@ mod tests {
         }
 
         #[test]
+        fn nothing_can_be_added_unnoticed(record in any_record(), added in prop::collection::vec(any::<u8>(), 1..20)) {
+            let mut bytes = record.to_bytes();
+            bytes.extend(added);
+            prop_assert!(is_damaged(bytes));
+        }
+
+        #[test]
         fn what_is_no_record_is_never_a_panic(bytes: Vec<u8>) {
             prop_assert!(is_damaged(bytes));
         }
@@ -401,6 +408,10 @@ mod tests {
             matches!(error.kind(), ErrorKind::SchemaNewer { found: 2, supported: 1, .. }),
             "{error:?}"
         );
+        for older in [&b"0 whatever\n"[..], b"-1 whatever\n", b"two whatever\n"] {
+            let error = Record::from_slice(older).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Damaged { .. }), "{error:?}");
+        }
     }
 
     #[test]

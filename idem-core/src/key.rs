@@ -302,6 +302,14 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
+    fn the_names_of_kinds_are_pinned() {
+        for (kind, name) in [(Kind::Request, "request"), (Kind::Event, "event")] {
+            assert_eq!((kind.as_str(), Kind::from_name(name)), (name, Some(kind)));
+        }
+        assert_eq!(Kind::from_name("Event"), None);
+    }
+
+    #[test]
     fn parts_are_never_joined() {
         let keys = [
             Key::new("a:b", "c", "d"),

@@ -2,14 +2,19 @@
 
 use std::{
     pin::pin,
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc,
+    },
     task::{Context, Poll, Wake},
     thread::{self, Thread},
     time::{Duration, Instant},
 };
 
 use idem_core::{
-    Certainty, Clock, EffectError, Error, ErrorKind, Outcome, Space, Timestamp, Transaction,
+    Certainty, Change, Clock, EffectError, Error, ErrorKind, Outcome, Space, Timestamp,
+    Transaction,
     consumer::{Marked, Recorder},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -19,7 +24,11 @@ use crate::{
     callers::{Rival, aside, within},
     cases::rollback::Declined,
     setup::{PATIENCE, Runs, Setup, Tx, add, key, request},
+    steps::run,
 };
+
+/// How long an effect waits for another's write at most.
+const A_WRITE: Duration = Duration::from_millis(5);
 
 /// 26. An effect that the store runs again leaves one set of writes, and the committed run's result.
 pub async fn an_effect_run_again_leaves_one_set_of_writes<F: Fixture>() {
@@ -158,6 +167,53 @@ async fn misread<F: Fixture>(fail: fn() -> Result<u64, EffectError>) {
     assert_eq!(setup.count("north", "count").await, 1);
     assert_eq!(within("the rival's commit", rival_ended).await, 1);
     assert_eq!(setup.count("north", "right").await, 2);
+}
+
+/// 29. Whether what an effect read was one state is found out from one state too: while others write all the time, no
+/// error of a misread is told.
+pub async fn no_error_of_a_misread_is_told_while_others_write<F: Fixture>() {
+    const CALLERS: usize = 60;
+    let setup = Setup::<F>::new().await;
+    let (written, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let (idem, writes, is_done) = (setup.idem.clone(), Arc::clone(&written), Arc::clone(&done));
+    let writer = aside(async move {
+        while !is_done.load(Ordering::Relaxed) {
+            let number = writes.load(Ordering::Relaxed) + 1;
+            // Either of two states, so that each value is soon again what it was.
+            let both = (number % 2).to_string();
+            let write = move |tx: &mut Tx<F>| {
+                tx.put(b"left", both.as_bytes())?;
+                tx.put(b"right", both.as_bytes())?;
+                Ok(Change::Keep)
+            };
+            // Without a record, of which some stores hold so many and no more.
+            run(&idem, &key("write"), write).await.expect("a writer commits");
+            writes.store(number, Ordering::Relaxed);
+        }
+    });
+    for number in 0..CALLERS {
+        let writes = Arc::clone(&written);
+        let effect = move |tx: &mut Tx<F>| {
+            let left = tx.get(b"left")?;
+            // In vain where a lock is held while an effect runs.
+            let (before, start) = (writes.load(Ordering::Relaxed), Instant::now());
+            while writes.load(Ordering::Relaxed) == before && start.elapsed() < A_WRITE {
+                thread::yield_now();
+            }
+            if tx.get(b"right")? == left { Ok(()) } else { Err(Declined(1).into()) }
+        };
+        let request = request(&format!("read-{number}"), "p");
+        let call = setup.idem.execute(&request, effect);
+        match within("an effect among writers", call).await {
+            Ok(outcome) => assert_eq!(outcome, Outcome::Created(())),
+            Err(error) => {
+                let is_contended = matches!(error.kind(), ErrorKind::Contended { .. });
+                assert!(is_contended, "a misread must not be told: {error:?}");
+            }
+        }
+    }
+    done.store(true, Ordering::Relaxed);
+    within("the writer's last write", writer).await;
 }
 
 /// 29. An effect that misreads each time it runs ends in a typed error, with nothing done.

@@ -8,6 +8,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
     time::Duration,
 };
 
@@ -206,6 +207,14 @@ impl Engine {
                         && tx.overlay.writes().all(|(written, _)| written != name)
                     || disk.value(space, name).as_ref() == value
             })
+    }
+
+    /// Whether what a step read is there, as an engine tells that is asked for one value after the other.
+    pub(crate) fn is_unchanged_one_by_one(&self, tx: &Tx) -> bool {
+        tx.overlay.reads().all(|(name, value)| {
+            thread::sleep(Duration::from_micros(50));
+            self.disk().value(tx.space(), name).as_ref() == value
+        })
     }
 
     /// Whether a record is the one that was seen.

@@ -200,6 +200,8 @@ faults! {
     RunsShareWrites: an_effect_run_again_leaves_one_set_of_writes,
     /// An error is believed though what the effect read was not one state.
     MisreadBelieved: an_error_of_an_effect_that_misread_is_never_told a_panic_of_an_effect_that_misread_is_never_told,
+    /// What an effect read is compared one by one, while others go on.
+    ReadsComparedOneByOne: no_error_of_a_misread_is_told_while_others_write,
     /// A call that is dropped does not give back the lock of its key.
     DroppedCallKeepsItsLock: a_caller_dropped_at_any_await_leaves_the_key_whole,
     /// A lock is held while an effect runs, and this is not declared.

@@ -230,7 +230,10 @@ impl Reference {
         error: Error,
         tries: &mut Tries,
     ) -> Result<(), Error> {
-        let is_one_state = self.engine.is_unchanged(&self.engine.disk(), key, &seen, &tx);
+        let is_one_state = match self.engine.fault {
+            Some(Fault::ReadsComparedOneByOne) => self.engine.is_unchanged_one_by_one(&tx),
+            _ => self.engine.is_unchanged(&self.engine.disk(), key, &seen, &tx),
+        };
         if is_one_state || self.has(Fault::MisreadBelieved) {
             self.roll_back(key, &tx, &error, &seen);
             return Err(match self.engine.fault {
