@@ -39,7 +39,7 @@ fn workloads(criterion: &mut Criterion) {
         for (backend, sides) in DRAWN {
             let pair = backend.pair();
             if sides != Sides::Baseline {
-                bench(&mut group, pair.name, pair.idem, workload);
+                bench(&mut group, pair.name, pair.subject, workload);
             }
             if sides != Sides::Idem && backend.does(workload) {
                 bench(&mut group, pair.baseline_name, pair.baseline, workload);

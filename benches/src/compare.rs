@@ -50,18 +50,18 @@ pub struct Plan {
 pub fn compare(plan: Plan, mut progress: impl FnMut(&str)) -> Result<Row, BoxError> {
     let pair = plan.backend.pair();
     progress("calibrates");
-    let calls = [calibrate(plan, pair.idem)?, calibrate(plan, pair.baseline)?];
+    let calls = [calibrate(plan, pair.subject)?, calibrate(plan, pair.baseline)?];
     let (mut idem, mut baseline) = (Figures::default(), Figures::default());
     let (mut ratios, mut steady_ratios) = (Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
         let side = |open, calls| measure(open, Load::new(plan.workload, plan.callers, calls)?);
         let (subject, other);
         if round % 2 == 0 {
-            subject = side(pair.idem, calls[0])?;
+            subject = side(pair.subject, calls[0])?;
             other = side(pair.baseline, calls[1])?;
         } else {
             other = side(pair.baseline, calls[1])?;
-            subject = side(pair.idem, calls[0])?;
+            subject = side(pair.subject, calls[0])?;
         }
         let ratio = subject.throughput() / other.throughput();
         if round == 0 {

@@ -310,6 +310,14 @@ mod tests {
     }
 
     #[test]
+    fn a_space_says_whose_it_is() {
+        let (north, billing) =
+            (Space::tenant("north").unwrap(), Space::consumer("billing").unwrap());
+        assert_eq!((north.kind(), north.owner()), (Kind::Request, "north"));
+        assert_eq!((billing.kind(), billing.owner()), (Kind::Event, "billing"));
+    }
+
+    #[test]
     fn parts_are_never_joined() {
         let keys = [
             Key::new("a:b", "c", "d"),

@@ -77,7 +77,9 @@ pub trait Store: Send + Sync + 'static {
     async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error>;
 
     /// Waits for what is under way, then lets go of the engine. Later calls, through whichever handle,
-    /// fail with [`ErrorKind::Closed`](crate::ErrorKind::Closed). Closing twice is harmless.
+    /// fail with [`ErrorKind::Closed`](crate::ErrorKind::Closed). Closing twice is harmless. An effect that closes its own
+    /// store is not waited for: it is refused as [`ErrorKind::Reentrant`](crate::ErrorKind::Reentrant), or finds its store
+    /// closed when it is to be committed.
     ///
     /// # Errors
     /// The engine's own; the store is closed all the same.

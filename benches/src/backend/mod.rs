@@ -32,6 +32,14 @@ pub enum Backend {
     Sled,
     /// sled, against one thread that batches.
     SledBatch,
+    /// No idem: the least that a script on Redis can do, against the usual way. What no store can be far above.
+    FloorRedis,
+    /// As [`Backend::FloorRedis`], where a create reads first.
+    FloorRedisReading,
+    /// As [`Backend::FloorRedis`], on a network that takes half a millisecond each way.
+    FloorRedisSlow,
+    /// No idem: one thread that batches, against a flush for each operation.
+    FloorSled,
 }
 
 /// The two sides of a backend.
@@ -41,15 +49,15 @@ pub struct Pair {
     pub name: &'static str,
     /// The hand-written side's name.
     pub baseline_name: &'static str,
-    /// Opens idem.
-    pub idem: Open,
+    /// Opens idem, or what is measured in its place.
+    pub subject: Open,
     /// Opens what was written by hand.
     pub baseline: Open,
 }
 
 impl Backend {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::Memory,
         Self::Sqlite,
         Self::SqliteNormal,
@@ -59,18 +67,28 @@ impl Backend {
         Self::RedisIdempotent,
         Self::Sled,
         Self::SledBatch,
+        Self::FloorRedis,
+        Self::FloorRedisReading,
+        Self::FloorRedisSlow,
+        Self::FloorSled,
     ];
 
-    /// Whether what it is compared with can do that.
+    /// Whether both sides can do that, and it says something.
     #[must_use]
     pub fn does(self, workload: Workload) -> bool {
-        self != Self::RedisIdempotent || workload != Workload::Mark
+        match self {
+            Self::RedisIdempotent => workload != Workload::Mark,
+            Self::FloorRedis | Self::FloorRedisReading | Self::FloorRedisSlow | Self::FloorSled => {
+                matches!(workload, Workload::Create | Workload::Mark)
+            }
+            _ => true,
+        }
     }
 
     /// Its two sides.
     #[must_use]
     pub const fn pair(self) -> Pair {
-        let (name, baseline_name, idem, baseline): (_, _, Open, Open) = match self {
+        let (name, baseline_name, subject, baseline): (_, _, Open, Open) = match self {
             Self::Memory => ("memory", "baseline-memory", memory::open, baseline::memory::open),
             Self::Sqlite => {
                 ("sqlite", "baseline-sqlite", sqlite::open_full, baseline::sqlite::open_full)
@@ -101,7 +119,31 @@ impl Backend {
             Self::SledBatch => {
                 ("sled-batch", "baseline-sled-batch", sled::open, baseline::sled_batch::open)
             }
+            Self::FloorRedis => (
+                "floor-redis",
+                "baseline-redis",
+                baseline::redis_script::open,
+                baseline::redis::open,
+            ),
+            Self::FloorRedisReading => (
+                "floor-redis-reading",
+                "baseline-redis",
+                baseline::redis_script::open_reading,
+                baseline::redis::open,
+            ),
+            Self::FloorRedisSlow => (
+                "floor-redis-slow",
+                "baseline-redis-slow",
+                baseline::redis_script::open_slow,
+                baseline::redis::open_slow,
+            ),
+            Self::FloorSled => (
+                "floor-sled",
+                "baseline-sled-flush",
+                baseline::sled_batch::open,
+                baseline::sled_flush::open,
+            ),
         };
-        Pair { name, baseline_name, idem, baseline }
+        Pair { name, baseline_name, subject, baseline }
     }
 }

@@ -23,10 +23,13 @@ use crate::{
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 const CLAIM_MILLIS: u64 = 30_000;
-const DAY_MILLIS: u64 = 24 * 60 * 60 * 1000;
+pub(super) const DAY_MILLIS: u64 = 24 * 60 * 60 * 1000;
+
+/// What the effect writes.
+pub(super) const ORDERED: &str = "three of them";
 
 /// How long a caller waits before it reads a pending key again.
-pub(crate) const POLL: Duration = Duration::from_millis(1);
+pub(super) const POLL: Duration = Duration::from_millis(1);
 
 pub(crate) fn open(_: &Path) -> Result<Box<dyn Side>, BoxError> {
     open_on(RedisServer::start()?)
@@ -42,7 +45,7 @@ fn open_on(server: RedisServer) -> Result<Box<dyn Side>, BoxError> {
     Ok(Box::new(Redis { runtime, calls, server }))
 }
 
-pub(crate) async fn connect(server: &RedisServer) -> Result<MultiplexedConnection, BoxError> {
+pub(super) async fn connect(server: &RedisServer) -> Result<MultiplexedConnection, BoxError> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(TIMEOUT))
         .set_response_timeout(Some(TIMEOUT));
@@ -51,10 +54,14 @@ pub(crate) async fn connect(server: &RedisServer) -> Result<MultiplexedConnectio
 }
 
 /// The effect.
-pub(crate) fn set_order(number: u64) -> Cmd {
+pub(super) fn set_order(number: u64) -> Cmd {
     let mut set = cmd("SET");
-    set.arg(format!("order:{number}")).arg("three of them");
+    set.arg(order_name(number)).arg(ORDERED);
     set
+}
+
+pub(super) fn order_name(number: u64) -> String {
+    format!("order:{number}")
 }
 
 struct Redis {
@@ -119,7 +126,7 @@ async fn create(
     Ok(Outcome::Created(placed))
 }
 
-fn name(order: &Order) -> String {
+pub(super) fn name(order: &Order) -> String {
     let key = order.request.key();
     format!("receipt:{}:{}:{}", key.tenant(), key.operation(), key.request())
 }

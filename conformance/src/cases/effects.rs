@@ -169,8 +169,7 @@ async fn misread<F: Fixture>(fail: fn() -> Result<u64, EffectError>) {
     assert_eq!(setup.count("north", "right").await, 2);
 }
 
-/// 29. Whether what an effect read was one state is found out from one state too: while others write all the time, no
-/// error of a misread is told.
+/// 29. While others write all the time, no error of an effect is told whose reads were not one state.
 pub async fn no_error_of_a_misread_is_told_while_others_write<F: Fixture>() {
     const CALLERS: usize = 60;
     let setup = Setup::<F>::new().await;

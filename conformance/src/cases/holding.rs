@@ -36,18 +36,19 @@ pub async fn a_dropped_lease_ends_and_is_taken_over<F: Fixture>() {
     after.release().await.unwrap();
 }
 
+/// Drops a lease somewhere.
+type Dropper<F> = fn(Lease<<F as Fixture>::Store, u64>);
+
 /// 71. A lease that is dropped outside of any runtime, or in one that ends at once, ends all the same.
 pub async fn a_dropped_lease_ends_without_its_droppers_runtime<F: Fixture>() {
     let setup = Setup::<F>::new().await;
-    let droppers: [(_, fn(Lease<F::Store, u64>)); 2] = [
-        ("none", drop),
-        ("an ended one", |lease| {
-            let runtime =
-                Builder::new_current_thread().build().expect("the system has a runtime left");
-            runtime.block_on(async { drop(lease) });
-        }),
-    ];
-    for (name, dropper) in droppers {
+    let nowhere = |lease: Lease<F::Store, u64>| drop(lease);
+    let in_an_ended_one = |lease: Lease<F::Store, u64>| {
+        let runtime = Builder::new_current_thread().build().expect("the system has a runtime left");
+        runtime.block_on(async { drop(lease) });
+    };
+    let droppers: [Dropper<F>; 2] = [nowhere, in_an_ended_one];
+    for (name, dropper) in ["no runtime", "an ended one"].into_iter().zip(droppers) {
         let lease = acquired(&setup.idem, &request(name, "p")).await;
         let token = lease.token();
         let dropped = thread::spawn(move || dropper(lease)).join();
