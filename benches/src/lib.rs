@@ -5,7 +5,7 @@
 //! same workloads.
 //!
 //! A backend is one variant of [`Backend`] with its two sides: idem's in `backend`, the hand-written one in
-//! `baseline`.
+//! `baseline`. A floor is hand-written on both sides.
 
 mod backend;
 mod baseline;

@@ -2,7 +2,8 @@
 
 use idem_core::{Error, ErrorKind};
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError,
+    RedisResult,
 };
 
 use crate::link::{Timeouts, Wire};
@@ -42,6 +43,9 @@ impl Target {
                 "build with the feature `tls` of idem-redis, or `redis-tls` of idem-store, to use TLS",
             ));
         }
+        if scheme != "redis+unix" {
+            check_authority(rest)?;
+        }
         match scheme {
             "redis" | "rediss" | "redis+unix" => Self::single(url, options),
             "redis+cluster" => Self::cluster("redis", rest, options),
@@ -55,9 +59,7 @@ impl Target {
 
     fn single(url: &str, options: &Options) -> Result<Self, Error> {
         let info = info(url)?;
-        let client = client(info, options).map_err(|error| {
-            invalid("the driver cannot use it: see the source").with_source(error)
-        })?;
+        let client = client(info, options).map_err(|error| unusable(&error))?;
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(options.timeouts.connection))
             .set_response_timeout(Some(options.timeouts.response));
@@ -101,9 +103,7 @@ impl Target {
             }
             _ => builder,
         };
-        let client = builder.build().map_err(|error| {
-            invalid("the driver cannot use it: see the source").with_source(error)
-        })?;
+        let client = builder.build().map_err(|error| unusable(&error))?;
         Ok(Self::Cluster { client: Box::new(client), first_host })
     }
 
@@ -138,10 +138,31 @@ impl Target {
     }
 }
 
+/// Refuses what a reader of URLs would take to end in the midst of a password, so that the rest would pass for something
+/// else.
+fn check_authority(rest: &str) -> Result<(), Error> {
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    if rest[end..].contains('@') {
+        return Err(invalid(
+            "it has an `@` after a `/`, a `?` or a `#`: in a user's name and password write these as %2F, %3F and %23",
+        ));
+    }
+    Ok(())
+}
+
+/// The error of a URL that the driver refuses.
+fn unusable(error: &RedisError) -> Error {
+    let told = error.to_string();
+    // It may quote the URL at its end.
+    let told = told.strip_suffix(error.detail().unwrap_or_default()).unwrap_or(error.category());
+    invalid(&format!("the driver cannot use it: {}", told.trim_end_matches(": ")))
+}
+
 fn info(url: &str) -> Result<ConnectionInfo, Error> {
-    let info = url
-        .into_connection_info()
-        .map_err(|error| invalid("the driver cannot read it: see the source").with_source(error))?;
+    let info = url.into_connection_info().map_err(|error| unusable(&error))?;
+    if url.contains('#') && !url.starts_with("rediss:") {
+        return Err(invalid("it has a `#`, and what follows would be ignored: write it as %23"));
+    }
     if url.contains('?') && !matches!(info.addr(), ConnectionAddr::Unix(_)) {
         return Err(invalid(
             "it has options that would be ignored: leave out the `?` and the rest, and set them on the builder, or \

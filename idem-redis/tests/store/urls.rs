@@ -54,6 +54,16 @@ async fn a_bad_url_is_refused_and_not_shown() {
         "redis+cluster://:hunter2@a,b/1",
         "redis+cluster://:hunter2@a,b?x=1",
         "redis+cluster://:hunter2@a,:hunter2@b",
+        // Passwords that are not escaped.
+        "redis://u:1?protocol=hunter2@localhost",
+        "redis://u:1/hunter2@localhost",
+        "redis://u:1#hunter2@localhost",
+        "redis://localhost:1#hunter2",
+        "redis+cluster://u:1@a?protocol=hunter2@b",
+        "redis+cluster://u:1/hunter2@a,b",
+        "redis+cluster://u:1#hunter2@a,b",
+        "redis+unix:///tmp/s?pass=x&protocol=hunter2",
+        "redis+unix:///tmp/s?pass=x#hunter2",
     ];
     for url in urls {
         let error = open_error(url).await;
@@ -62,6 +72,8 @@ async fn a_bad_url_is_refused_and_not_shown() {
         assert_eq!(error.certainty(), Certainty::NothingDone);
         assert!(!said(&error).contains(SECRET), "{url}: {}", said(&error));
     }
+    let unread = open_error("redis://localhost/database").await.to_string();
+    assert!(unread.contains("Invalid database number"), "what is wrong is told: {unread}");
 }
 
 #[tokio::test]
