@@ -53,6 +53,12 @@ async fn what_is_no_url_says_what_to_do() {
         "redis://:my?hunter2@localhost",
         "redis://:my?speculative=hunter2@localhost",
         "hunter2:x@localhost",
+        "redis+unix:///tmp/s?pass=my&hunter2",
+        "redis+unix:///tmp/s?pass=my&hunter2&hunter2",
+        "redis+unix:///tmp/s?pass=my&speculative=hunter2",
+        "redis+unix:///tmp/s?pass=my&response_timeout_ms=hunter2",
+        "REDIS+UNIX:///tmp/s?pass=my&protocol=hunter2",
+        "redis+unx:///tmp/s?pass=my&hunter2&hunter2",
     ] {
         assert!(!refused(secret).await.contains("hunter2"), "{secret}");
     }
@@ -86,8 +92,8 @@ async fn memory_opens_with_its_options() {
     assert!(matches!(full.kind(), ErrorKind::Full), "{full:?}");
     assert!(refused("memory:here").await.contains("no path"));
     assert!(refused("memory:?size=1").await.contains("no option `size`: it has `capacity`"));
-    assert!(refused("memory:?capacity=0").await.contains("`capacity` is `0`"));
-    assert!(refused("memory:?capacity=many").await.contains("`capacity` is `many`"));
+    assert!(refused("memory:?capacity=0").await.contains("`capacity` has no good value"));
+    assert!(refused("memory:?capacity=many").await.contains("a number of entries, 1 or more"));
     assert!(refused("memory:?capacity=1&capacity=2").await.contains("twice"));
 }
 
@@ -290,6 +296,8 @@ mod redis {
         assert!(refused("redis://h?response_timeout_ms=soon").await.contains("milliseconds"));
         assert!(refused("redis://h?prefix=a{b").await.contains("hash slot"));
         assert!(refused("redis://h?prefix=").await.contains("1 to 255 bytes"));
+        let unknown = refused("redis+unix:///tmp/s?pas=word").await;
+        assert!(unknown.contains("`pass`") && !unknown.contains("`pas`"), "{unknown}");
         let unknown = refused("redis://h?db=1").await;
         assert!(unknown.contains("no option `db`") && unknown.contains("`prefix`"), "{unknown}");
         assert!(refused("redis:localhost").await.contains("`redis://`"));

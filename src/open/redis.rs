@@ -10,6 +10,9 @@ use super::{Url, bad_value, millis, unknown_option};
 
 const OPTIONS: &str = "`prefix`, `speculative`, `connection_timeout_ms` and `response_timeout_ms`";
 
+/// Of a socket.
+const OF_SOCKETS: &str = "`db`, `user`, `pass`, `prefix`, `speculative`, `connection_timeout_ms` and `response_timeout_ms`";
+
 pub(super) async fn open(scheme: &str, url: Url<'_>) -> Result<Arc<DynStore>, Error> {
     let mut builder = RedisStore::builder();
     // The rest is the driver's: a password may hold escapes that must not be undone here.
@@ -19,7 +22,7 @@ pub(super) async fn open(scheme: &str, url: Url<'_>) -> Result<Arc<DynStore>, Er
             "prefix" => builder.prefix(&**value),
             "speculative" => {
                 let speculative =
-                    value.parse().map_err(|_| bad_value(name, value, "`true` or `false`"))?;
+                    value.parse().map_err(|_| bad_value(name, "`true` or `false`"))?;
                 builder.speculative(speculative)
             }
             "connection_timeout_ms" => builder.connection_timeout(millis(name, value)?),
@@ -32,6 +35,7 @@ pub(super) async fn open(scheme: &str, url: Url<'_>) -> Result<Arc<DynStore>, Er
                 let _ = write!(server, "{sign}{name}={value}");
                 builder
             }
+            _ if scheme == "redis+unix" => return Err(unknown_option(scheme, name, OF_SOCKETS)),
             _ => return Err(unknown_option(scheme, name, OPTIONS)),
         };
     }
