@@ -187,7 +187,7 @@ impl Engine {
                 answer => return answer,
             }
         }
-        self.call(move |writer| work(writer.tables())).await
+        self.call(move |writer| writer.read(work)).await
     }
 
     /// What a step that does not proceed is told, if a reader can tell without waiting.

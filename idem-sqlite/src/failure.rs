@@ -62,6 +62,10 @@ pub(crate) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
+pub(crate) fn is_interrupt(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted)
+}
+
 /// Whether a statement does not fit the tables that there are.
 pub(crate) fn is_misfit(error: &rusqlite::Error) -> bool {
     matches!(error, rusqlite::Error::SqlInputError { .. })

@@ -80,13 +80,32 @@ impl Writer {
 
     /// Takes the write lock, and waits for it as long as `patience`.
     pub(crate) fn begin(&mut self, patience: Duration) -> Result<(), rusqlite::Error> {
+        let begun = self.try_begin(patience);
+        if begun.is_err() {
+            // What failed may have the lock all the same: an interrupt can come when it is done.
+            self.recover();
+        }
+        begun
+    }
+
+    fn try_begin(&mut self, patience: Duration) -> rusqlite::Result<()> {
         if self.broken {
             self.reopen()?;
         }
-        // Whatever a panic may have left.
-        self.rollback();
+        // Whatever a failure or a panic may have left.
+        self.end()?;
         self.connection().busy_timeout(patience)?;
         self.run_own(&self.transaction.sql.begin)
+    }
+
+    /// Reads what is committed.
+    pub(crate) fn read<T>(
+        &self,
+        work: impl FnOnce(Tables<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        // Not what a transaction wrote that could not be ended.
+        self.end().map_err(failed)?;
+        work(self.tables())
     }
 
     /// Runs one step in the open transaction. With a savepoint its own failure leaves the transaction as it
@@ -176,7 +195,12 @@ impl Writer {
     /// Commits the open transaction; whatever comes of it, it is over.
     pub(crate) fn commit(&mut self) -> Result<(), CommitFailure> {
         let Err(error) = self.run_commit() else { return Ok(()) };
+        let was_open = self.is_alive();
         self.rollback();
+        if failure::is_interrupt(&error) && !was_open {
+            // An interrupt undoes no COMMIT: this one came when that was done.
+            return Err(CommitFailure::Unknown(error));
+        }
         if !failure::commits_nothing(&error) {
             self.broken = true;
             return Err(CommitFailure::Unknown(error));
@@ -214,9 +238,14 @@ impl Writer {
 
     /// Ends the open transaction, if there is one, and keeps nothing of it.
     pub(crate) fn rollback(&mut self) {
-        if self.is_alive() && self.run_own(&self.transaction.sql.rollback).is_err() {
-            self.broken = true;
+        if self.end().is_err() && self.is_alive() {
+            // In memory there is no other connection: this one is asked again before it is used again.
+            self.broken |= !self.config.location.is_memory();
         }
+    }
+
+    fn end(&self) -> rusqlite::Result<()> {
+        if self.is_alive() { self.run_own(&self.transaction.sql.rollback) } else { Ok(()) }
     }
 
     /// Sets back what an effect may have changed on the connection itself.
@@ -236,18 +265,16 @@ impl Writer {
     ) -> Result<T, Error> {
         let timeout = self.busy_timeout();
         self.begin(timeout).map_err(|error| failure::timed(error, timeout))?;
-        let worked = work(self.tables(), self.now());
-        match worked {
+        let settled = match work(self.tables(), self.now()) {
             Ok(value) => match self.commit() {
                 Ok(()) => Ok(value),
                 Err(CommitFailure::Nothing(error)) => Err(error),
                 Err(CommitFailure::Unknown(error)) => Err(failure::unknown(&Arc::new(error))),
             },
-            Err(error) => {
-                self.rollback();
-                Err(error)
-            }
-        }
+            Err(error) => Err(error),
+        };
+        self.recover();
+        settled
     }
 
     /// Has the next commit end with this error, after it was done or instead of it.
