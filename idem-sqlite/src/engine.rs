@@ -239,4 +239,7 @@ impl Engine {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
+mod faults;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests;

@@ -88,3 +88,14 @@ pub(crate) fn commits_nothing(error: &rusqlite::Error) -> bool {
         )
     )
 }
+
+/// The engine's own code for what an error tells of.
+#[cfg(test)]
+pub(crate) fn engine_code(error: &Error) -> Option<ErrorCode> {
+    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    let engine = causes.filter_map(|cause| {
+        let shared = cause.downcast_ref().map(|Shared(error)| &**error);
+        cause.downcast_ref::<rusqlite::Error>().or(shared)
+    });
+    engine.last()?.sqlite_error_code()
+}

@@ -63,6 +63,8 @@
 
 mod borrowed;
 mod checkpoint;
+#[cfg(test)]
+mod countdown;
 mod engine;
 mod failure;
 mod group;

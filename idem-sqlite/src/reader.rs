@@ -49,6 +49,15 @@ impl Readers {
         result
     }
 
+    /// Does something with the connection that reads next.
+    #[cfg(test)]
+    #[allow(clippy::unwrap_used)]
+    pub(crate) fn borrow(&self, work: impl FnOnce(&mut Connection, &Sql)) {
+        let mut connection = self.open().unwrap();
+        work(&mut connection, &self.sql);
+        self.idle.read().as_ref().unwrap().lock().push(connection);
+    }
+
     /// Waits for those who read, and closes all connections.
     pub(crate) fn close(&self) {
         *self.idle.write() = None;

@@ -28,6 +28,9 @@ pub(crate) struct Sql {
     pub(crate) get: String,
     pub(crate) put: String,
     pub(crate) delete: String,
+    /// Which of them fail when they are to run.
+    #[cfg(test)]
+    fault: std::sync::OnceLock<crate::countdown::Countdown>,
 }
 
 impl Sql {
@@ -81,7 +84,28 @@ impl Sql {
                  ON CONFLICT (kind, tenant, name) DO UPDATE SET value = excluded.value",
             ),
             delete: salted(&format!("DELETE FROM main.idem_values WHERE {of_value}")),
+            #[cfg(test)]
+            fault: std::sync::OnceLock::new(),
         }
+    }
+
+    /// Has them fail when the countdown strikes; they count it down.
+    #[cfg(test)]
+    pub(crate) fn fail_at(&self, countdown: &crate::countdown::Countdown) {
+        assert!(self.fault.set(countdown.clone()).is_ok(), "one fault is enough");
+    }
+
+    /// Fails in the place of a statement, if it is the turn of that one: as the engine does when the disk fails,
+    /// which ends the transaction.
+    #[cfg(test)]
+    pub(crate) fn fail(&self, connection: &rusqlite::Connection) -> rusqlite::Result<()> {
+        if !self.fault.get().is_some_and(crate::countdown::Countdown::strikes) {
+            return Ok(());
+        }
+        if !connection.is_autocommit() {
+            connection.execute_batch("ROLLBACK")?;
+        }
+        Err(crate::countdown::engine_error(rusqlite::ffi::SQLITE_IOERR_READ))
     }
 
     /// The statements on idem's own tables.

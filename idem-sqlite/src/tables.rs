@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use idem_core::{Cursor, Error, ErrorKind, Key, Page, Record, Space, Timestamp, Token};
-use rusqlite::{Connection, params, types::ValueRef};
+use rusqlite::{CachedStatement, Connection, params, types::ValueRef};
 
 use crate::{
     failure::{damaged, failed},
@@ -19,7 +19,14 @@ pub(crate) struct Tables<'c> {
     pub(crate) sql: &'c Sql,
 }
 
-impl Tables<'_> {
+impl<'c> Tables<'c> {
+    /// One of the store's own statements.
+    pub(crate) fn prepare(&self, text: &str) -> rusqlite::Result<CachedStatement<'c>> {
+        #[cfg(test)]
+        self.sql.fail(self.connection)?;
+        self.connection.prepare_cached(text)
+    }
+
     /// Whether the tables are those that the statements are for.
     pub(crate) fn check(&self) -> rusqlite::Result<()> {
         for text in self.sql.on_tables() {
@@ -29,7 +36,7 @@ impl Tables<'_> {
     }
 
     pub(crate) fn record(&self, key: &Key) -> Result<Option<Record>, Error> {
-        let mut select = self.connection.prepare_cached(&self.sql.select).map_err(failed)?;
+        let mut select = self.prepare(&self.sql.select).map_err(failed)?;
         let of_key = (key.kind().as_str(), key.tenant(), key.operation(), key.request());
         let mut rows = select.query(of_key).map_err(failed)?;
         let Some(row) = rows.next().map_err(failed)? else { return Ok(None) };
@@ -47,13 +54,13 @@ impl Tables<'_> {
         let (kind, tenant) = (key.kind().as_str(), key.tenant());
         let (operation, request) = (key.operation(), key.request());
         let Some(record) = record else {
-            let mut remove = self.connection.prepare_cached(&self.sql.remove)?;
+            let mut remove = self.prepare(&self.sql.remove)?;
             remove.execute((kind, tenant, operation, request))?;
             return Ok(());
         };
         let row = Columns::of(record);
         let write = if before.is_some() { &self.sql.update } else { &self.sql.insert };
-        self.connection.prepare_cached(write)?.execute(params![
+        self.prepare(write)?.execute(params![
             kind,
             tenant,
             operation,
@@ -72,19 +79,19 @@ impl Tables<'_> {
 
     /// Takes the next token, as part of the transaction.
     pub(crate) fn next_token(&self, now: Timestamp) -> Result<Token, Error> {
-        let mut last = self.connection.prepare_cached(&self.sql.last_token).map_err(failed)?;
+        let mut last = self.prepare(&self.sql.last_token).map_err(failed)?;
         let mut rows = last.query([]).map_err(failed)?;
         let last = rows.next().map_err(failed)?.map(|row| column_of(row, 0)).transpose()?;
         let last = token_of(last.flatten())?;
         drop(rows);
         let next = Token::next(Some(last), now)?;
-        let mut set = self.connection.prepare_cached(&self.sql.set_token).map_err(failed)?;
+        let mut set = self.prepare(&self.sql.set_token).map_err(failed)?;
         set.execute([next.as_u64().cast_signed()]).map_err(failed)?;
         Ok(next)
     }
 
     pub(crate) fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error> {
-        let mut get = self.connection.prepare_cached(&self.sql.get).map_err(failed)?;
+        let mut get = self.prepare(&self.sql.get).map_err(failed)?;
         let (kind, owner) = (space.kind().as_str(), space.owner());
         let mut rows = get.query((kind, owner, name)).map_err(failed)?;
         let Some(row) = rows.next().map_err(failed)? else { return Ok(None) };
@@ -100,13 +107,13 @@ impl Tables<'_> {
     }
 
     pub(crate) fn put(&self, space: &Space, name: &[u8], value: &[u8]) -> rusqlite::Result<()> {
-        let mut put = self.connection.prepare_cached(&self.sql.put)?;
+        let mut put = self.prepare(&self.sql.put)?;
         put.execute((space.kind().as_str(), space.owner(), name, value))?;
         Ok(())
     }
 
     pub(crate) fn delete(&self, space: &Space, name: &[u8]) -> rusqlite::Result<()> {
-        let mut delete = self.connection.prepare_cached(&self.sql.delete)?;
+        let mut delete = self.prepare(&self.sql.delete)?;
         delete.execute((space.kind().as_str(), space.owner(), name))?;
         Ok(())
     }
@@ -147,7 +154,7 @@ impl Tables<'_> {
         first: usize,
     ) -> Result<Vec<Result<Key, Error>>, Error> {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        let mut due = self.connection.prepare_cached(&self.sql.due).map_err(failed)?;
+        let mut due = self.prepare(&self.sql.due).map_err(failed)?;
         let mut rows =
             due.query((now.as_millis(), number(limit), number(first))).map_err(failed)?;
         let mut keys = Vec::new();
@@ -171,7 +178,7 @@ impl Tables<'_> {
         };
         // One more than asked tells whether there is a next page.
         let one_more = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
-        let mut list = self.connection.prepare_cached(&self.sql.list).map_err(failed)?;
+        let mut list = self.prepare(&self.sql.list).map_err(failed)?;
         let wanted = (kind, tenant, operation, request, one_more);
         let mut rows = list.query(wanted).map_err(failed)?;
         let mut records = Vec::new();

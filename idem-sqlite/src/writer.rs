@@ -30,11 +30,8 @@ pub(crate) struct Writer {
     broken: bool,
     /// Takes the place of the next commit.
     #[cfg(test)]
-    fault: Option<Fault>,
+    fault: Option<disturb::Fault>,
 }
-
-#[cfg(test)]
-type Fault = Box<dyn FnOnce(&mut Writer) -> rusqlite::Result<()> + Send>;
 
 /// The transaction cannot go on, and nothing of it may be kept; with the step's error, if it had one.
 pub(crate) struct Died(pub(crate) Option<Error>);
@@ -277,27 +274,6 @@ impl Writer {
         settled
     }
 
-    /// Has the next commit end with this error, after it was done or instead of it.
-    #[cfg(test)]
-    pub(crate) fn fail_commit(&mut self, code: i32, after: bool) {
-        self.fault = Some(Box::new(move |writer| {
-            if after {
-                writer.run_own_commit()?;
-            }
-            Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None))
-        }));
-    }
-
-    /// Lets the file grow by so many pages at most.
-    #[cfg(test)]
-    #[allow(clippy::unwrap_used)]
-    pub(crate) fn bound_pages(&mut self, more: i64) {
-        let pages = "PRAGMA page_count";
-        let pages: i64 = self.connection().query_row(pages, [], |row| row.get(0)).unwrap();
-        let bound = format!("PRAGMA max_page_count = {}", pages.saturating_add(more));
-        self.connection().query_row(&bound, [], |_| Ok(())).unwrap();
-    }
-
     fn reopen(&mut self) -> rusqlite::Result<()> {
         let connection = schema::reopen(&self.config)?;
         let (transaction, settings) = guard(connection, &self.checkpoints)?;
@@ -317,7 +293,7 @@ impl Writer {
     }
 
     fn run_own(&self, sql: &str) -> rusqlite::Result<()> {
-        self.connection().prepare_cached(sql)?.raw_execute().map(drop)
+        self.tables().prepare(sql)?.raw_execute().map(drop)
     }
 
     fn or_died(&self, sql: &str) -> Result<(), Died> {
@@ -336,3 +312,7 @@ fn guard(
     let (sql, exposed) = (Sql::new(), Cell::new(false));
     Ok((SqliteTransaction { connection, guard, sql, space: None, exposed }, settings))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod disturb;
