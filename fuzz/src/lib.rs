@@ -75,8 +75,12 @@ pub fn fingerprint(data: &[u8]) {
     let Ok(fingerprint) = Fingerprint::of_json(data) else { return };
     assert_eq!(Fingerprint::of_json(data).ok(), Some(fingerprint));
     assert_eq!(Fingerprint::from_bytes(&fingerprint.to_bytes()), Some(fingerprint));
-    let value: serde_json::Value =
-        serde_json::from_slice(data).expect("what has a fingerprint is JSON");
+    let value: serde_json::Value = match serde_json::from_slice(data) {
+        Ok(value) => value,
+        // An integer beyond all doubles, which a value cannot hold.
+        Err(error) if error.to_string().starts_with("number out of range") => return,
+        Err(error) => panic!("what has a fingerprint is JSON: {error}"),
+    };
     let written = serde_json::to_string_pretty(&value).expect("a value can be written");
     let of_value = Fingerprint::of(&value).expect("a value has no member twice");
     assert_eq!(Fingerprint::of_json(&written).ok(), Some(of_value), "{written}");
