@@ -1,9 +1,9 @@
 //! Looks for an order of a history's calls that the rules allow: whether it is linearisable.
 //!
-//! It is the search of Wing and Gong, with Lowe's memory of where it has been in vain. No published checker fits: what
-//! is asked here may happen at any later time or never (a caller that was dropped, an answer that was lost), may
-//! have several right answers, and goes by a clock that others move. Of the two kept crates, stateright has no
-//! memory, takes such calls only as the last of their client, and brings a web server; todc-utils takes none.
+//! It is the search of Wing and Gong, with Lowe's memory of where it has been in vain. No published checker takes all of
+//! what is asked here: a call goes by a clock that others move, so that it may have several right answers, and a purge
+//! counts over keys. Where a history has neither, the tests here hold the search to the tester of stateright, which has
+//! no memory and brings a web server, and so is no part of the kit itself.
 //!
 //! # What is loosened, and why
 //!
@@ -29,7 +29,7 @@ type Done = u128;
 
 /// An order that the rules allow, or why there is none.
 pub(super) fn find(mut history: History) -> Result<(), String> {
-    let tokens = history.name_leases();
+    let tokens = Tokens(history.name_leases());
     assert!(history.ops.len() <= 128, "a history is short");
     let mut search =
         Search { history: &history, tokens, seen: HashSet::new(), path: vec![], best: vec![] };
@@ -42,14 +42,34 @@ pub(super) fn find(mut history: History) -> Result<(), String> {
 
 struct Search<'h> {
     history: &'h History,
-    /// The token of each call's lease.
-    tokens: Vec<Option<u64>>,
+    tokens: Tokens,
     /// Where it has been.
     seen: HashSet<(Done, Rules, Vec<usize>)>,
     /// The order so far, with the time that each call goes by.
     path: Vec<(usize, Millis)>,
     /// The longest order found.
     best: Vec<(usize, Millis)>,
+}
+
+/// The token of each call's lease, if anybody was told it.
+struct Tokens(Vec<Option<u64>>);
+
+impl Tokens {
+    /// Whether the token of a claim is larger than that of the key's last lease.
+    fn grow(&self, number: usize, call: Call, before: &Rules) -> bool {
+        let Call::Claim { key, .. } = call else { return true };
+        let last = before.granted(key).and_then(|lease| self.of(lease));
+        last.is_none_or(|last| self.0[number] > Some(last))
+    }
+
+    /// The answer with no name for leases whose claims were never answered: nobody knows their tokens.
+    fn as_answered(&self, answer: Answer) -> Answer {
+        answer.renamed(|lease| if self.of(lease).is_some() { lease } else { LeaseNo::MAX })
+    }
+
+    fn of(&self, lease: LeaseNo) -> Option<u64> {
+        self.0.get(usize::try_from(lease).ok()?).copied().flatten()
+    }
 }
 
 /// A call that may come next, the time that it goes by, and what is kept after it.
@@ -146,34 +166,16 @@ impl Search<'_> {
                 Ok((rules, counts))
             };
         }
-        let expected = self.as_answered(rules.apply(op.call, number as u64, now));
+        let expected = self.tokens.as_answered(rules.apply(op.call, number as u64, now));
         match &op.answer {
             Some(answer) if *answer != expected => Err(format!("{expected:?}")),
-            Some(Answer::Acquired { .. }) if !self.grows(number, op, before) => {
+            Some(Answer::Acquired { .. }) if !self.tokens.grow(number, op.call, before) => {
                 Err("a token that is larger than that of the key's last lease".to_string())
             }
             // What is not known to have happened, and would change nothing, need not have.
             None if rules == *before => Err("nothing".to_string()),
             _ => Ok((rules, counts)),
         }
-    }
-
-    /// Whether the token of a claim is larger than that of the key's last lease.
-    fn grows(&self, number: usize, op: &Op, before: &Rules) -> bool {
-        let Call::Claim { key, .. } = op.call else { return true };
-        let token =
-            |number: LeaseNo| self.tokens.get(usize::try_from(number).ok()?).copied().flatten();
-        let last = before.granted(key).and_then(token);
-        last.is_none_or(|last| self.tokens[number] > Some(last))
-    }
-
-    /// The answer with no name for leases whose claims were never answered: nobody knows their tokens.
-    fn as_answered(&self, answer: Answer) -> Answer {
-        answer.renamed(|lease| {
-            let number = usize::try_from(lease).unwrap_or(usize::MAX);
-            let is_known = self.tokens.get(number).is_some_and(Option::is_some);
-            if is_known { lease } else { LeaseNo::MAX }
-        })
     }
 
     fn explanation(&self) -> String {
@@ -216,3 +218,6 @@ impl Search<'_> {
         text
     }
 }
+
+#[cfg(test)]
+mod tests;
