@@ -9,7 +9,7 @@ use idem_core::{
 };
 use tokio::{join, sync::Notify};
 
-use super::till::{Gate, Payment, SECOND, Till, is_marked, pays};
+use super::till::{Gate, Payment, SECOND, Till, counts, is_marked, pays};
 use crate::{
     Fixture,
     callers::{as_time_passes, give_way, until, within},
@@ -251,6 +251,10 @@ pub async fn a_look_that_succeeds_after_the_end_begins_nothing<F: Fixture>() {
     let consumed = consumed.unwrap();
     assert_eq!((consumed.given_back, consumed.ran, ran(&till)), (1, 0, 0));
     assert_eq!((place.queue.in_flight(), place.queue.ready()), (0, 1));
+    assert!(!place.is_marked("a").await, "it was not begun");
+    place.queue.send("a", pays(1));
+    let consumed = place.drained(&till, &Options::new()).await;
+    assert_eq!((counts(consumed), ran(&till)), ([1, 1, 0], 1));
 }
 
 /// 96. The mark of a handler that has run is tried on after the loop was ended, for as long as the end may take.

@@ -244,6 +244,9 @@ pub async fn more_deliveries_than_asked_for_wait_for_their_places<F: Fixture>() 
     let (consumed, ()) = join!(within("the queue", drain(&queue, &handler, &options)), script);
     assert_eq!((counts(consumed.unwrap()), gate.inside()), ([6, 0, 0], 6));
     assert!(queue.0.is_empty());
+    for event in 0..6 {
+        assert!(is_marked(&setup.idem, &event.to_string()).await, "{event} was handled");
+    }
 }
 
 /// 96. An end that takes too long is cut: what runs outside is given back and counted as not marked.
@@ -272,7 +275,7 @@ pub async fn an_end_that_takes_too_long_is_cut<F: Fixture>() {
     assert_eq!((queue.in_flight(), queue.ready(), gate.inside()), (0, 3, 2));
 }
 
-/// A queue whose deliveries would be taken back at once is refused.
+/// A queue whose deliveries would be taken back at once is refused; with a visibility its events are handled once.
 pub async fn a_visibility_of_zero_is_refused<F: Fixture>() {
     let setup = Setup::<F>::new().await;
     let (queue, till) = (
@@ -285,6 +288,10 @@ pub async fn a_visibility_of_zero_is_refused<F: Fixture>() {
         matches!(error.kind(), ErrorKind::InvalidDuration { field: "visibility", .. });
     assert!(is_visibility && CutShort::of(&error).is_none(), "{error:?}");
     assert_eq!((queue.ready(), queue.in_flight()), (1, 0));
+    let queue = MemoryQueue::with_visibility(setup.clock.clone(), SECOND);
+    queue.send("e", pays(1));
+    queue.send("e", pays(1));
+    assert_eq!(counts(drained(&queue, &till.handler, &Options::new()).await), [1, 1, 0]);
 }
 
 /// 90. A handler whose marks may expire while the queue can still deliver their events is refused before

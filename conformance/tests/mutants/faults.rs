@@ -115,7 +115,7 @@ faults! {
     /// The result is trimmed.
     ResultTrimmed: empty_and_falsy_results_replay_as_what_they_were,
     /// An empty result is taken for none.
-    EmptyResultIsNone: empty_and_falsy_results_replay_as_what_they_were,
+    EmptyResultIsNone: empty_and_falsy_results_replay_as_what_they_were more_deliveries_than_asked_for_wait_for_their_places a_visibility_of_zero_is_refused a_look_that_succeeds_after_the_end_begins_nothing,
 
     // Effect and receipt.
     /// The effect is committed on its own, and its receipt after it.
