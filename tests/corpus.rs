@@ -1,4 +1,4 @@
-//! What the fuzz targets have found and were begun with: each input once more, as an ordinary test.
+//! What the fuzz targets begin with, and what has failed there: each input once more, as an ordinary test.
 
 #![cfg(all(feature = "redis-cluster", feature = "redis-tls"))]
 // The checks are those of the fuzz targets; what else their sources hold is used elsewhere.

@@ -40,7 +40,7 @@ pub struct Plan {
     pub callers: usize,
 }
 
-/// Compares idem with the hand-written side in pairs of rounds, and reports every pair as it ends.
+/// Compares idem, or what is measured in its place, with the hand-written side in pairs of rounds, and reports every pair as it ends.
 ///
 /// Each side has its own fixed number of calls, so that its rounds are long enough to measure however the
 /// two differ. The two take turns in going first.
@@ -51,7 +51,7 @@ pub fn compare(plan: Plan, mut progress: impl FnMut(&str)) -> Result<Row, BoxErr
     let pair = plan.backend.pair();
     progress("calibrates");
     let calls = [calibrate(plan, pair.subject)?, calibrate(plan, pair.baseline)?];
-    let (mut idem, mut baseline) = (Figures::default(), Figures::default());
+    let (mut subjects, mut baselines) = (Figures::default(), Figures::default());
     let (mut ratios, mut steady_ratios) = (Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
         let side = |open, calls| measure(open, Load::new(plan.workload, plan.callers, calls)?);
@@ -71,11 +71,12 @@ pub fn compare(plan: Plan, mut progress: impl FnMut(&str)) -> Result<Row, BoxErr
         progress(&format!("round {round} of {ROUNDS}: ratio {ratio:.2}"));
         ratios.push(ratio);
         steady_ratios.push(subject.steady_throughput() / other.steady_throughput());
-        idem.add(subject);
-        baseline.add(other);
+        subjects.add(subject);
+        baselines.add(other);
     }
     let (ratio, steady_ratio) = (median(&mut ratios), median(&mut steady_ratios));
-    Ok(Row { plan, pair, idem, baseline, ratio, ratios, steady_ratio })
+    let (subject, baseline) = (subjects, baselines);
+    Ok(Row { plan, pair, subject, baseline, ratio, ratios, steady_ratio })
 }
 
 /// How many calls of this side fill a round.

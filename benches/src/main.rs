@@ -51,15 +51,13 @@ fn run(plan: Plan, index: usize, count: usize) -> Result<Row, BoxError> {
         .map_err(|error| format!("{what}: {error}").into())
 }
 
-fn plans(
-    backend: Option<Backend>,
-    workload: Option<Workload>,
-    callers: Option<usize>,
-) -> Vec<Plan> {
+fn plans(only: Option<Backend>, workload: Option<Workload>, callers: Option<usize>) -> Vec<Plan> {
     let mut plans = Vec::new();
     for workload in Workload::ALL.into_iter().filter(|w| workload.is_none_or(|only| only == *w)) {
-        for backend in Backend::ALL.into_iter().filter(|b| backend.is_none_or(|only| only == *b)) {
-            if !backend.does(workload) {
+        for backend in Backend::ALL.into_iter().filter(|b| only.is_none_or(|only| only == *b)) {
+            // A floor only if it is asked for.
+            let is_asked = !backend.is_floor() || only == Some(backend);
+            if !is_asked || !backend.does(workload) {
                 continue;
             }
             let counts = callers.as_ref().map_or(workload.callers(), std::slice::from_ref);

@@ -16,9 +16,9 @@ use crate::{
 pub struct Row {
     pub(crate) plan: Plan,
     pub(crate) pair: Pair,
-    pub(crate) idem: Figures,
+    pub(crate) subject: Figures,
     pub(crate) baseline: Figures,
-    /// The median of the pairs' ratios of throughput, idem's over the baseline's.
+    /// The median of the pairs' ratios of throughput, the subject's over the baseline's.
     pub(crate) ratio: f64,
     /// All of them, sorted.
     pub(crate) ratios: Vec<f64>,
@@ -81,7 +81,7 @@ pub fn print(rows: &mut [Row], mut out: impl io::Write) -> io::Result<()> {
         "ratio"
     )?;
     for row in rows {
-        let (ops, p50, p99) = row.idem.summary();
+        let (ops, p50, p99) = row.subject.summary();
         let (base_ops, base_p50, base_p99) = row.baseline.summary();
         writeln!(
             out,
@@ -97,9 +97,9 @@ pub fn print(rows: &mut [Row], mut out: impl io::Write) -> io::Result<()> {
     }
     writeln!(
         out,
-        "first idem, then the baseline, which does the same by hand: see the modules of \
-         benches/src/baseline\n\
-         ratio: idem's operations per second over the baseline's, the median over the pairs of rounds\n\
+        "first idem, or of a floor the least by hand; then the baseline, which does the same by hand: see the \
+         modules of benches/src/baseline\n\
+         ratio: the first's operations per second over the baseline's, the median over the pairs of rounds\n\
          steady: the same, but each round counts only until its first caller is done; what is left \
          then is the tail, callers of the baseline that sleep because the file is busy"
     )
@@ -119,12 +119,12 @@ fn range(sorted: &[f64]) -> String {
 /// If it cannot be written.
 pub fn write_summary(rows: &mut [Row], file: &Path) -> io::Result<()> {
     let entries = rows.iter_mut().map(|row| {
-        let (ops_per_s, p50_us, p99_us) = row.idem.summary();
+        let (ops_per_s, p50_us, p99_us) = row.subject.summary();
         Entry {
             workload: row.plan.workload.name(),
             backend: row.pair.name,
             callers: row.plan.callers,
-            subject: "idem",
+            subject: row.pair.subject_name,
             baseline: row.pair.baseline_name,
             ops_per_s,
             p50_us,

@@ -63,6 +63,9 @@ macro_rules! __cases {
                 an_effect_that_reads_its_own_store_never_hangs
                 an_effect_that_closes_its_own_store_never_hangs
             }
+            effects as effects_after_reopening, multi_thread, $reopen {
+                what_an_effect_did_that_closed_its_store_is_found_again
+            }
             concurrency as concurrency, multi_thread, [yes] {
                 callers_of_one_key_create_once_and_replay_alike
                 of_two_fingerprints_only_the_winners_side_is_served

@@ -1,4 +1,4 @@
-//! What must hold for any bytes: tried by the fuzz targets, and by an ordinary test on the corpus that they found.
+//! What must hold for any bytes: tried by the fuzz targets, and by an ordinary test on what they begin with.
 
 use std::{error::Error as _, fmt::Write as _};
 

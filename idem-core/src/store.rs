@@ -78,8 +78,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// Waits for what is under way, then lets go of the engine. Later calls, through whichever handle,
     /// fail with [`ErrorKind::Closed`](crate::ErrorKind::Closed). Closing twice is harmless. An effect that closes its own
-    /// store is not waited for: it is refused as [`ErrorKind::Reentrant`](crate::ErrorKind::Reentrant), or finds its store
-    /// closed when it is to be committed.
+    /// store is not waited for: it is refused as [`ErrorKind::Reentrant`](crate::ErrorKind::Reentrant), or the store is closed,
+    /// and the effect is committed before or fails as any later call.
     ///
     /// # Errors
     /// The engine's own; the store is closed all the same.

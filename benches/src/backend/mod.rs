@@ -47,6 +47,8 @@ pub enum Backend {
 pub struct Pair {
     /// The backend's name.
     pub name: &'static str,
+    /// What is measured.
+    pub subject_name: &'static str,
     /// The hand-written side's name.
     pub baseline_name: &'static str,
     /// Opens idem, or what is measured in its place.
@@ -73,14 +75,21 @@ impl Backend {
         Self::FloorSled,
     ];
 
+    /// Whether there is no idem in it.
+    #[must_use]
+    pub const fn is_floor(self) -> bool {
+        matches!(
+            self,
+            Self::FloorRedis | Self::FloorRedisReading | Self::FloorRedisSlow | Self::FloorSled
+        )
+    }
+
     /// Whether both sides can do that, and it says something.
     #[must_use]
     pub fn does(self, workload: Workload) -> bool {
         match self {
             Self::RedisIdempotent => workload != Workload::Mark,
-            Self::FloorRedis | Self::FloorRedisReading | Self::FloorRedisSlow | Self::FloorSled => {
-                matches!(workload, Workload::Create | Workload::Mark)
-            }
+            _ if self.is_floor() => matches!(workload, Workload::Create | Workload::Mark),
             _ => true,
         }
     }
@@ -144,6 +153,7 @@ impl Backend {
                 baseline::sled_flush::open,
             ),
         };
-        Pair { name, baseline_name, subject, baseline }
+        let subject_name = if self.is_floor() { "by hand" } else { "idem" };
+        Pair { name, subject_name, baseline_name, subject, baseline }
     }
 }

@@ -161,7 +161,7 @@ pub async fn a_delivery_that_was_lost_before_it_began_is_dropped<F: Fixture>() {
     assert_eq!((gate.inside(), queue.in_flight()), (1, 2), "they are another's");
 }
 
-/// What fails is told to who asked for it.
+/// 98. What fails is told to who asked for it.
 pub async fn troubles_are_told<F: Fixture>() {
     let setup = Setup::<F>::new().await;
     let till = Till::atomic(&setup.idem);
@@ -275,7 +275,7 @@ pub async fn an_end_that_takes_too_long_is_cut<F: Fixture>() {
     assert_eq!((queue.in_flight(), queue.ready(), gate.inside()), (0, 3, 2));
 }
 
-/// A queue whose deliveries would be taken back at once is refused; with a visibility its events are handled once.
+/// 97. A queue whose deliveries would be taken back at once is refused; with a visibility its events are handled once.
 pub async fn a_visibility_of_zero_is_refused<F: Fixture>() {
     let setup = Setup::<F>::new().await;
     let (queue, till) = (

@@ -4,7 +4,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
         mpsc,
     },
     task::{Context, Poll, Wake},
@@ -173,10 +173,11 @@ async fn misread<F: Fixture>(fail: fn() -> Result<u64, EffectError>) {
 pub async fn no_error_of_a_misread_is_told_while_others_write<F: Fixture>() {
     const CALLERS: usize = 60;
     let setup = Setup::<F>::new().await;
-    let (written, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-    let (idem, writes, is_done) = (setup.idem.clone(), Arc::clone(&written), Arc::clone(&done));
+    let written = Arc::new(AtomicU64::new(0));
+    // The writer goes on as long as the case, also if that fails.
+    let (idem, writes) = (setup.idem.clone(), Arc::downgrade(&written));
     let writer = aside(async move {
-        while !is_done.load(Ordering::Relaxed) {
+        while let Some(writes) = writes.upgrade() {
             let number = writes.load(Ordering::Relaxed) + 1;
             // Either of two states, so that each value is soon again what it was.
             let both = (number % 2).to_string();
@@ -211,7 +212,7 @@ pub async fn no_error_of_a_misread_is_told_while_others_write<F: Fixture>() {
             }
         }
     }
-    done.store(true, Ordering::Relaxed);
+    drop(written);
     within("the writer's last write", writer).await;
 }
 
@@ -373,9 +374,8 @@ pub async fn an_effect_that_reads_its_own_store_never_hangs<F: Fixture>() {
     assert_eq!(setup.add(&request("other", "p"), "count").await, Outcome::Created(3));
 }
 
-/// 29, 106. An effect that closes its own store does so, and is committed before or not at all, or gets a typed error.
-pub async fn an_effect_that_closes_its_own_store_never_hangs<F: Fixture>() {
-    let setup = Setup::<F>::new().await;
+/// Runs an effect that closes its own store; what it is told, and whether the store is closed.
+async fn closed_from_within<F: Fixture>(setup: &Setup<F>) -> (Result<Outcome<u64>, Error>, bool) {
     let (inner, (told, tells)) = (setup.idem.clone(), mpsc::channel());
     let effect = move |tx: &mut Tx<F>| {
         let count = add(tx, "count")?;
@@ -385,19 +385,49 @@ pub async fn an_effect_that_closes_its_own_store_never_hangs<F: Fixture>() {
     let idem = setup.idem.clone();
     let call = aside(async move { idem.execute(&request("a", "p"), effect).await });
     let answer = within("an effect that closes its own store", call).await;
-    let is_closed = tells.try_iter().any(|closed| closed);
-    if !is_closed {
-        assert_eq!(answer.unwrap(), Outcome::Created(1), "a store that is not closed commits");
-        assert_eq!(setup.add(&request("b", "p"), "count").await, Outcome::Created(2));
-        return;
+    (answer, tells.try_iter().any(|closed| closed))
+}
+
+/// That a store is closed, and that nothing was done.
+fn assert_closed(error: &Error) {
+    assert!(matches!(error.kind(), ErrorKind::Closed), "{error:?}");
+    assert_eq!(error.certainty(), Certainty::NothingDone, "{error:?}");
+}
+
+/// 29, 106. An effect that closes its own store never waits for itself: it is refused, and the store stays open, or the
+/// store is closed, and the effect committed before or not at all.
+pub async fn an_effect_that_closes_its_own_store_never_hangs<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let (answer, is_closed) = closed_from_within(&setup).await;
+    let next = setup.idem.execute(&request("b", "p"), |tx| add(tx, "count")).await;
+    match (is_closed, answer, next) {
+        (false, answer, next) => {
+            assert_eq!(answer.unwrap(), Outcome::Created(1), "a store that is open commits");
+            assert_eq!(next.unwrap(), Outcome::Created(2));
+        }
+        (true, Ok(outcome), next) => {
+            assert_eq!(outcome, Outcome::Created(1));
+            assert_closed(&next.unwrap_err());
+        }
+        (true, Err(error), next) => {
+            assert_closed(&error);
+            assert_closed(&next.unwrap_err());
+        }
     }
-    let refused = |error: Error| {
-        assert!(matches!(error.kind(), ErrorKind::Closed), "{error:?}");
-        assert_eq!(error.certainty(), Certainty::NothingDone, "{error:?}");
+}
+
+/// 29, 100. What an effect was told that closed its own store is true when that is opened again. Needs `reopen`.
+pub async fn what_an_effect_did_that_closed_its_store_is_found_again<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    let (answer, _) = closed_from_within(&setup).await;
+    let setup = setup.reopened().await;
+    let (count, again) = match answer {
+        Ok(outcome) => (outcome.result(), Outcome::Replayed(1)),
+        Err(error) => {
+            assert_closed(&error);
+            (None, Outcome::Created(1))
+        }
     };
-    match answer {
-        Ok(outcome) => assert_eq!(outcome, Outcome::Created(1)),
-        Err(error) => refused(error),
-    }
-    refused(setup.idem.execute(&request("b", "p"), |tx| add(tx, "count")).await.unwrap_err());
+    assert_eq!(setup.count("north", "count").await, count.unwrap_or(0));
+    assert_eq!(setup.add(&request("a", "p"), "count").await, again);
 }

@@ -244,7 +244,7 @@ impl Engine {
     ) -> Result<Option<Option<Record>>, Error> {
         let mut disk = self.disk();
         // Under the lock, so that nothing is written after the closing.
-        if !self.has(Fault::CommitsAfterClose) {
+        if !self.has(Fault::CommitsAfterClose) && !self.has(Fault::LostAfterClose) {
             self.check_open()?;
         }
         if !is_blind && !self.is_unchanged(&disk, key, seen, tx) {
@@ -270,6 +270,9 @@ impl Engine {
             return Err(Error::new(ErrorKind::Full, certainty));
         }
         disk.last_token = last.get();
+        if self.has(Fault::LostAfterClose) && self.closed.load(Ordering::SeqCst) {
+            return Ok(Some(after));
+        }
         if part != Part::Writes && !is_refused {
             let scope = self.scope(key);
             if wildcard {

@@ -16,6 +16,8 @@ macro_rules! faults {
     };
 }
 
+// What core decides (that a fingerprint counts on a replay, and while its key is claimed) no store can get wrong:
+// `scripts/mutants` changes that.
 faults! {
     // Keys.
     /// The tenant is no part of the primary key.
@@ -115,7 +117,7 @@ faults! {
     /// The result is trimmed.
     ResultTrimmed: empty_and_falsy_results_replay_as_what_they_were,
     /// An empty result is taken for none.
-    EmptyResultIsNone: empty_and_falsy_results_replay_as_what_they_were more_deliveries_than_asked_for_wait_for_their_places a_visibility_of_zero_is_refused a_look_that_succeeds_after_the_end_begins_nothing,
+    EmptyResultIsNone: empty_and_falsy_results_replay_as_what_they_were,
 
     // Effect and receipt.
     /// The effect is committed on its own, and its receipt after it.
@@ -390,6 +392,8 @@ faults! {
     ClosingTwiceFails: a_closed_store_says_so,
     /// A call that was under way at the closing commits after it.
     CommitsAfterClose: what_runs_at_the_closing_is_committed_before_its_end_or_never,
+    /// What commits after the closing is lost, and told as committed.
+    LostAfterClose: what_an_effect_did_that_closed_its_store_is_found_again,
     /// What is to run on its own does not run.
     DetachedTaskDropped: a_dropped_lease_ends_and_is_taken_over,
     /// What is to run on its own runs in the runtime of whoever asks, if there is one.

@@ -3,6 +3,7 @@
 // A fixture is part of a test: it may unwrap.
 #![allow(clippy::unwrap_used)]
 
+mod also;
 mod engine;
 mod faults;
 mod model;
@@ -15,9 +16,10 @@ mod scope;
 mod stored;
 mod transaction;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use crate::{
+    also::ALSO_CAUGHT,
     faults::{CAUGHT_BY, Fault},
     place::Place,
     runner::{Ended, run_all},
@@ -46,10 +48,12 @@ fn every_fault_is_caught_by_the_cases_that_name_its_rule() {
         let found = cases.iter().find(|case| case.name == name);
         *found.unwrap_or_else(|| panic!("there is no case {name}"))
     };
-    let pairs: Vec<_> = CAUGHT_BY
-        .iter()
-        .flat_map(|(fault, names)| names.iter().map(|name| (*fault, named(name))))
-        .collect();
+    let of_a_fault = CAUGHT_BY.iter().flat_map(|(fault, names)| names.iter().map(|n| (*fault, *n)));
+    let pairs: Vec<_> =
+        of_a_fault.chain(ALSO_CAUGHT.iter().copied()).map(|(f, n)| (f, named(n))).collect();
+    let caught: BTreeSet<_> = pairs.iter().map(|(_, case)| case.name).collect();
+    let idle: Vec<_> = cases.iter().map(|c| c.name).filter(|n| !caught.contains(n)).collect();
+    assert!(idle.is_empty(), "no fault is named for these cases: {idle:?}");
     let mut uncaught = run_all(&pairs, Duration::from_secs(10));
     uncaught.retain(|(fault, _, ended)| match ended {
         Ended::Failed => false,
@@ -57,30 +61,4 @@ fn every_fault_is_caught_by_the_cases_that_name_its_rule() {
         Ended::Passed => true,
     });
     assert!(uncaught.is_empty(), "what the case let pass, or waited for in vain: {uncaught:#?}");
-}
-
-/// Prints for each fault the cases that catch it, and then how many faults each case catches. It takes some
-/// minutes: only if `IDEM_MATRIX` is set.
-#[test]
-fn matrix() {
-    if std::env::var_os("IDEM_MATRIX").is_none() {
-        return;
-    }
-    let cases = idem_conformance::cases!(Place);
-    let of_fault = |(fault, _): &(Fault, _)| cases.map(|case| (*fault, case));
-    let pairs: Vec<_> = CAUGHT_BY.iter().flat_map(of_fault).collect();
-    let mut by_fault: BTreeMap<_, Vec<String>> = BTreeMap::new();
-    let mut by_case: BTreeMap<_, usize> = BTreeMap::new();
-    for (fault, case, ended) in run_all(&pairs, Duration::from_secs(3)) {
-        let is_caught = ended != Ended::Passed;
-        *by_case.entry(case.clone()).or_default() += usize::from(is_caught);
-        let caught = by_fault.entry(fault).or_default();
-        caught.extend(is_caught.then(|| format!("{case} {ended:?}")));
-    }
-    for (fault, caught) in by_fault {
-        println!("{fault:?}: {caught:?}");
-    }
-    for (case, count) in by_case {
-        println!("{count} {case}");
-    }
 }

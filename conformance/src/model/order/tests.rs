@@ -12,7 +12,7 @@ use stateright::semantics::{ConsistencyTester, LinearizabilityTester, Sequential
 
 use super::*;
 use crate::{
-    chance::rounds,
+    chance::{rounds, seed},
     model::{
         calls::{Held, K, Reply},
         choices::{Action, Trouble, What, programs, rng},
@@ -21,21 +21,23 @@ use crate::{
 
 #[test]
 fn an_independent_tester_agrees() {
-    let histories = rounds(2_000) as u64;
+    let (histories, first) = (rounds(2_000) as u64, seed());
     let mut verdicts = [[0; 2]; 2];
-    for seed in 0..histories {
+    for number in 0..histories {
+        let seed = first.wrapping_add(number);
         let mut runner = TestRunner::new_with_rng(Config::default(), rng(seed));
         let mut history = Simulation::new(&mut runner).run();
-        let is_changed = seed % 2 == 1 && change(&mut history, &mut runner);
+        let is_changed = number % 2 == 1 && change(&mut history, &mut runner);
         let theirs = theirs(history.clone());
         let ours = find(history);
-        assert_eq!(ours.is_ok(), theirs, "seed {seed}: stateright says {theirs}: {ours:?}");
-        assert!(theirs || is_changed, "seed {seed}: it was made in an order");
+        assert_eq!(ours.is_ok(), theirs, "IDEM_SEED={seed}: stateright says {theirs}: {ours:?}");
+        assert!(theirs || is_changed, "IDEM_SEED={seed}: it was made in an order");
         verdicts[usize::from(is_changed)][usize::from(theirs)] += 1;
     }
     let [[_, right], [refused, passed]] = verdicts;
-    assert!(right > histories / 3 && refused > histories / 5, "{verdicts:?}");
-    assert!(passed > 0, "some changes must not show: {verdicts:?}");
+    // Of few there may be none of a kind.
+    let are_mixed = right > histories / 3 && refused > histories / 5 && passed > 0;
+    assert!(are_mixed || histories < 500, "{verdicts:?}");
 }
 
 /// What stateright says of a history.
