@@ -40,7 +40,8 @@ const SCHEMES: [(&str, &str); 8] = [
 /// | `rediss://host`, `redis+unix:///path`, `redis+cluster://a,b,c` | over TLS, a socket, a cluster | as above; of a socket also `db`, `user`, `pass` |
 ///
 /// Options follow a `?` and are separated by `&`: `sqlite:orders.db?synchronous=normal`. In a path, `%`, `?`
-/// and `#` are written `%25`, `%3F` and `%23`. With a store chosen so, effects have the portable
+/// and `#` are written `%25`, `%3F` and `%23`, in a user's name and a password `@`, `:` and `/` as `%40`, `%3A` and `%2F` as
+/// well, and in an option `&` and `+` as `%26` and `%2B`. With a store chosen so, effects have the portable
 /// [`Transaction`](idem_core::Transaction).
 ///
 /// ```
@@ -97,20 +98,15 @@ fn unknown_scheme(scheme: &str, rest: &str) -> Error {
 /// The value of an option that is a number of milliseconds.
 #[cfg_attr(not(any(feature = "sqlite", feature = "sled", feature = "redis")), allow(dead_code))]
 fn millis(name: &str, value: &str) -> Result<Duration, Error> {
-    let millis = value.parse().map_err(|_| bad_value(name, "a number of milliseconds"))?;
+    let millis = value.parse().map_err(|_| bad_value(name, value, "a number of milliseconds"))?;
     Ok(Duration::from_millis(millis))
 }
 
-/// Why an option's value is not acceptable. It is not shown.
-fn bad_value(name: &str, wanted: &str) -> Error {
-    invalid("option", format!("`{name}` has no good value: give {wanted}"))
+/// Why an option's value is not acceptable.
+fn bad_value(name: &str, value: &str, wanted: &str) -> Error {
+    invalid("option", format!("`{name}` is `{value}`: give {wanted}"))
 }
 
 fn unknown_option(scheme: &str, name: &str, known: &str) -> Error {
-    let unknown = match scheme {
-        // Its password is an option, and what follows an `&` in it looks like another.
-        "redis+unix" => "one of its options is unknown".to_string(),
-        _ => format!("`{scheme}:` has no option `{name}`"),
-    };
-    invalid("option", format!("{unknown}: it has {known}"))
+    invalid("option", format!("`{scheme}:` has no option `{name}`: it has {known}"))
 }

@@ -92,8 +92,8 @@ async fn memory_opens_with_its_options() {
     assert!(matches!(full.kind(), ErrorKind::Full), "{full:?}");
     assert!(refused("memory:here").await.contains("no path"));
     assert!(refused("memory:?size=1").await.contains("no option `size`: it has `capacity`"));
-    assert!(refused("memory:?capacity=0").await.contains("`capacity` has no good value"));
-    assert!(refused("memory:?capacity=many").await.contains("a number of entries, 1 or more"));
+    assert!(refused("memory:?capacity=0").await.contains("`capacity` is `0`"));
+    assert!(refused("memory:?capacity=many").await.contains("`capacity` is `many`"));
     assert!(refused("memory:?capacity=1&capacity=2").await.contains("twice"));
 }
 

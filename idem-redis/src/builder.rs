@@ -140,6 +140,9 @@ impl RedisBuilder {
     /// - `redis+cluster://user:password@a:7000,b:7000,c`, some of a cluster's servers (feature `cluster`), and
     ///   `rediss+cluster://`.
     ///
+    /// In a user's name and a password `@`, `:`, `/`, `?`, `#` and `%` are written `%40`, `%3A`, `%2F`, `%3F`, `%23` and
+    /// `%25`, in those of a socket `&` and `+` as `%26` and `%2B`.
+    ///
     /// # Errors
     /// [`ErrorKind::InvalidSetting`] for a URL, a prefix or a timeout that is not acceptable;
     /// [`ErrorKind::Denied`], [`ErrorKind::Unreachable`] and the like for a server that does not let us in;

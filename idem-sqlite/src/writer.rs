@@ -194,12 +194,14 @@ impl Writer {
         let Err(error) = self.run_commit() else { return Ok(()) };
         let was_open = self.is_alive();
         self.rollback();
-        if failure::is_interrupt(&error) && !was_open {
-            // An interrupt undoes no COMMIT: this one came when that was done.
+        // In memory there is no log in which a recovery may find it.
+        let is_nowhere = was_open && self.config.location.is_memory();
+        if !is_nowhere && !failure::commits_nothing(&error) {
+            self.broken = !self.config.location.is_memory();
             return Err(CommitFailure::Unknown(error));
         }
-        if !failure::commits_nothing(&error) {
-            self.broken = true;
+        if !was_open && failure::is_interrupt(&error) {
+            // That it undoes no COMMIT, and so came when that was done, is said nowhere: so it is not told as done.
             return Err(CommitFailure::Unknown(error));
         }
         Err(CommitFailure::Nothing(match error.sqlite_error_code() {

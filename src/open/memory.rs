@@ -15,8 +15,9 @@ pub(super) fn open(url: Url<'_>) -> Result<Arc<DynStore>, Error> {
     for (name, value) in &url.options {
         match &**name {
             "capacity" => {
-                let entries: NonZeroUsize =
-                    value.parse().map_err(|_| bad_value(name, "a number of entries, 1 or more"))?;
+                let entries: NonZeroUsize = value
+                    .parse()
+                    .map_err(|_| bad_value(name, value, "a number of entries, 1 or more"))?;
                 builder = builder.capacity(entries.get());
             }
             _ => return Err(unknown_option("memory", name, "`capacity`")),

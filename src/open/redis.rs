@@ -4,40 +4,56 @@ use std::{fmt::Write as _, sync::Arc};
 
 use form_urlencoded::byte_serialize;
 use idem_core::{DynStore, Error, erase};
-use idem_redis::RedisStore;
+use idem_redis::{RedisBuilder, RedisStore};
 
-use super::{Url, bad_value, millis, unknown_option};
+use super::{Url, bad_value, invalid, millis, unknown_option};
 
 const OPTIONS: &str = "`prefix`, `speculative`, `connection_timeout_ms` and `response_timeout_ms`";
 
-/// Of a socket.
-const OF_SOCKETS: &str = "`db`, `user`, `pass`, `prefix`, `speculative`, `connection_timeout_ms` and `response_timeout_ms`";
+/// What other URLs say before the host, a socket's says in options.
+const OF_SOCKETS: [&str; 3] = ["db", "user", "pass"];
 
 pub(super) async fn open(scheme: &str, url: Url<'_>) -> Result<Arc<DynStore>, Error> {
     let mut builder = RedisStore::builder();
     // The rest is the driver's: a password may hold escapes that must not be undone here.
     let mut server = format!("{scheme}:{}", url.raw_path);
+    let is_socket = scheme == "redis+unix";
     for (name, value) in &url.options {
-        builder = match &**name {
-            "prefix" => builder.prefix(&**value),
-            "speculative" => {
-                let speculative =
-                    value.parse().map_err(|_| bad_value(name, "`true` or `false`"))?;
-                builder.speculative(speculative)
-            }
-            "connection_timeout_ms" => builder.connection_timeout(millis(name, value)?),
-            "response_timeout_ms" => builder.response_timeout(millis(name, value)?),
-            // What other URLs say before the host, a socket's says here.
-            "db" | "user" | "pass" if scheme == "redis+unix" => {
-                let sign = if server.contains('?') { '&' } else { '?' };
-                let value: String = byte_serialize(value.as_bytes()).collect();
-                // Writing to a string never fails.
-                let _ = write!(server, "{sign}{name}={value}");
-                builder
-            }
-            _ if scheme == "redis+unix" => return Err(unknown_option(scheme, name, OF_SOCKETS)),
-            _ => return Err(unknown_option(scheme, name, OPTIONS)),
-        };
+        if is_socket && OF_SOCKETS.contains(&&**name) {
+            let sign = if server.contains('?') { '&' } else { '?' };
+            let value: String = byte_serialize(value.as_bytes()).collect();
+            // Writing to a string never fails.
+            let _ = write!(server, "{sign}{name}={value}");
+            continue;
+        }
+        builder = with_option(builder, scheme, name, value).map_err(|error| match is_socket {
+            // What follows an `&` in its password looks like an option: so none is shown.
+            true => invalid("option", format!("one is not acceptable: of a socket it has {SHOWN}")),
+            false => error,
+        })?;
     }
     Ok(erase(builder.open(&server).await?))
+}
+
+/// As [`OPTIONS`], of a socket.
+const SHOWN: &str = "`db`, `user`, `pass`, `prefix`, `speculative` (`true` or `false`), `connection_timeout_ms` and \
+                     `response_timeout_ms` (numbers of milliseconds)";
+
+fn with_option(
+    builder: RedisBuilder,
+    scheme: &str,
+    name: &str,
+    value: &str,
+) -> Result<RedisBuilder, Error> {
+    Ok(match name {
+        "prefix" => builder.prefix(value),
+        "speculative" => {
+            let speculative =
+                value.parse().map_err(|_| bad_value(name, value, "`true` or `false`"))?;
+            builder.speculative(speculative)
+        }
+        "connection_timeout_ms" => builder.connection_timeout(millis(name, value)?),
+        "response_timeout_ms" => builder.response_timeout(millis(name, value)?),
+        _ => return Err(unknown_option(scheme, name, OPTIONS)),
+    })
 }

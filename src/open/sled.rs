@@ -22,7 +22,7 @@ pub(super) async fn open(url: Url<'_>) -> Result<Arc<DynStore>, Error> {
             "synchronous" => builder.synchronous(match &**value {
                 "full" => Synchronous::Full,
                 "flush" => Synchronous::Flush,
-                _ => return Err(bad_value(name, "`full` or `flush`")),
+                _ => return Err(bad_value(name, value, "`full` or `flush`")),
             }),
             "busy_timeout_ms" => builder.busy_timeout(millis(name, value)?),
             _ => {

@@ -25,11 +25,12 @@ pub(super) async fn open(url: Url<'_>) -> Result<Arc<DynStore>, Error> {
             "synchronous" => builder.synchronous(match &**value {
                 "full" => Synchronous::Full,
                 "normal" => Synchronous::Normal,
-                _ => return Err(bad_value(name, "`full` or `normal`")),
+                _ => return Err(bad_value(name, value, "`full` or `normal`")),
             }),
             "busy_timeout_ms" => builder.busy_timeout(millis(name, value)?),
             "dedicated_writer" => {
-                let dedicated = value.parse().map_err(|_| bad_value(name, "`true` or `false`"))?;
+                let dedicated =
+                    value.parse().map_err(|_| bad_value(name, value, "`true` or `false`"))?;
                 builder.dedicated_writer(dedicated)
             }
             _ => return Err(unknown_option("sqlite", name, OPTIONS)),

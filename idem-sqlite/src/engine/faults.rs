@@ -107,6 +107,8 @@ impl Case {
         let (before, after) = self.operation.states();
         let has_failed = number > first;
         match self.fault {
+            // In memory, where there is one connection, what only reads may commit as well.
+            Fault::Commit { .. } if before == after && self.kind == Kind::Memory => {}
             Fault::Commit { .. } => assert_eq!(has_failed, before != after, "{self:?}"),
             _ => assert!(has_failed, "{self:?}"),
         }

@@ -1,5 +1,6 @@
 //! Operations in a group with neighbours that declined: a ROLLBACK, a savepoint that is rolled back to and released, one
-//! that is kept, and all of them run again alone when the group is gone.
+//! that is kept, and all of them run again alone when the group is gone. A machine that is slow may close a group before
+//! the operation has joined it: then that is alone.
 
 use std::{future::poll_fn, pin::pin, task::Poll};
 

@@ -5,8 +5,13 @@ use idem_conformance::{callers::within, operations::Operation};
 use super::{Case, Fault, Kind, place::Place, try_all};
 use crate::countdown::Lasts;
 
-const KINDS: [(Kind, Lasts); 3] =
-    [(Kind::File, Lasts::Once), (Kind::File, Lasts::On), (Kind::Dedicated, Lasts::Once)];
+const KINDS: [(Kind, Lasts); 5] = [
+    (Kind::File, Lasts::Once),
+    (Kind::File, Lasts::On),
+    (Kind::Dedicated, Lasts::Once),
+    (Kind::Memory, Lasts::Once),
+    (Kind::Memory, Lasts::On),
+];
 
 /// Tries an operation, with the fault of that number; whether it struck.
 async fn fails_at(case: Case, number: usize) -> bool {

@@ -1,6 +1,6 @@
 //! A store that can be disturbed, and what is asked of it afterwards.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path, thread, time::Duration};
 
 use idem_conformance::{
     callers::within,
@@ -77,7 +77,7 @@ impl Place {
         // Nobody was told of it: it is ended in the background, which may have failed as well.
         let is_unknown = |error: &Error| error.certainty() == Certainty::Unknown;
         let may_end = operation == Operation::Claim && answer.as_ref().is_err_and(is_unknown);
-        // Each number is tried both ways: the other way if it lasts.
+        // The one number is looked at in the same handle, the next when it is opened again; the other way if it lasts.
         let goes_on = !on_file || self.number.is_multiple_of(2) == is_lasting;
         if operation != Operation::Drop && goes_on && !(may_end && is_lasting) {
             if may_end {
@@ -140,6 +140,14 @@ impl Place {
 
     async fn opened_again(&self) -> Idem<SqliteStore> {
         opened(&self.clock, self.case.kind, self.folder.path()).await
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("this is {}", self.what);
+        }
     }
 }
 
