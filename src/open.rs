@@ -32,16 +32,16 @@ const SCHEMES: [(&str, &str); 8] = [
 ///
 /// | URL | store | options |
 /// | --- | --- | --- |
-/// | `memory:` | a new one in memory | `capacity`: entries at most |
+/// | `memory:` | a new one in memory | `capacity`: receipts and values at most, together |
 /// | `sqlite:orders.db` | that file | `synchronous`: `full` or `normal`; `busy_timeout_ms`; `dedicated_writer`: `true` or `false` |
 /// | `sqlite::memory:` | a new one in SQLite's memory | as above |
 /// | `sled:orders` | that folder | `synchronous`: `full` or `flush`; `busy_timeout_ms` |
-/// | `redis://user:password@host:6379/0` | that server and database | `prefix`; `speculative`: `true` or `false`; `connection_timeout_ms`; `response_timeout_ms` |
+/// | `redis://user:password@host:6379/0` | that server and database | `prefix`; `speculative`: `true` or `false`; `connection_timeout_ms`, of one connection; `response_timeout_ms`, of a call, and of opening with all its connections |
 /// | `rediss://host`, `redis+unix:///path`, `redis+cluster://a,b,c` | over TLS, a socket, a cluster | as above; of a socket also `db`, `user`, `pass` |
 ///
 /// Options follow a `?` and are separated by `&`: `sqlite:orders.db?synchronous=normal`. In a path, `%`, `?`
 /// and `#` are written `%25`, `%3F` and `%23`, in a user's name and a password `@`, `:` and `/` as `%40`, `%3A` and `%2F` as
-/// well, and in an option `&` and `+` as `%26` and `%2B`. With a store chosen so, effects have the portable
+/// well, and in an option `&` as `%26`. With a store chosen so, effects have the portable
 /// [`Transaction`](idem_core::Transaction).
 ///
 /// ```
@@ -91,8 +91,8 @@ fn unknown_scheme(scheme: &str, rest: &str) -> Error {
     }
     let known = SCHEMES.map(|(known, _)| format!("`{known}:`")).join(", ");
     // Before an `@`, what looks like a scheme may be a part of a password.
-    let shown = if rest.contains('@') { "it has".to_string() } else { format!("`{scheme}:` is") };
-    invalid("URL", format!("{shown} no scheme that there is: use one of {known}"))
+    let shown = if rest.contains('@') { "it begins" } else { &format!("`{scheme}:` begins it") };
+    invalid("URL", format!("{shown} with no scheme that is known: use one of {known}"))
 }
 
 /// The value of an option that is a number of milliseconds.
@@ -107,6 +107,7 @@ fn bad_value(name: &str, value: &str, wanted: &str) -> Error {
     invalid("option", format!("`{name}` is `{value}`: give {wanted}"))
 }
 
+#[cfg_attr(not(any(feature = "memory", feature = "sqlite", feature = "sled")), allow(dead_code))]
 fn unknown_option(scheme: &str, name: &str, known: &str) -> Error {
     invalid("option", format!("`{scheme}:` has no option `{name}`: it has {known}"))
 }

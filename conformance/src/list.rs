@@ -6,7 +6,8 @@
 /// (`concrete`) or behind `DynStore` (`dynamic`).
 ///
 /// An entry is `group as module, runtime, [yes] { cases }`, the runtime being `current_thread`, `multi_thread` or
-/// `both_runtimes`; in the place of `[yes]` stands the capability that its cases need.
+/// `both_runtimes`; in the place of `[yes]` stands the capability that its cases need. Where an effect blocks its thread until
+/// another caller has got on, one thread would drive neither.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __cases {
@@ -54,6 +55,8 @@ macro_rules! __cases {
                 an_effect_run_again_leaves_one_set_of_writes
                 the_run_that_is_committed_says_when_it_started
                 effects_that_read_what_the_other_writes_take_turns
+                an_effect_does_not_go_by_what_was_deleted_meanwhile
+                an_effect_and_its_receipt_are_seen_together
                 an_error_of_an_effect_that_misread_is_never_told
                 a_panic_of_an_effect_that_misread_is_never_told
                 no_error_of_a_misread_is_told_while_others_write

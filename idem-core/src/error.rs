@@ -241,11 +241,16 @@ impl Error {
     /// This error and what caused it, in one line: its own text does not hold the words of an effect or a handler.
     pub fn with_causes(&self) -> impl fmt::Display + '_ {
         fmt::from_fn(move |f| {
-            write!(f, "{self}")?;
+            let mut told = self.to_string();
+            f.write_str(&told)?;
             let mut cause = self.source();
             while let Some(error) = cause {
-                write!(f, ": {error}")?;
-                cause = error.source();
+                let text = error.to_string();
+                // Who wraps an error often shows it as well.
+                if text != told {
+                    write!(f, ": {text}")?;
+                }
+                (told, cause) = (text, error.source());
             }
             Ok(())
         })

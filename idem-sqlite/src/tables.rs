@@ -5,7 +5,7 @@ use idem_core::{Cursor, Error, ErrorKind, Key, Page, Record, Space, Timestamp, T
 use rusqlite::{CachedStatement, Connection, params, types::ValueRef};
 
 use crate::{
-    failure::{damaged, failed},
+    failure::{damaged, failed, is_refused},
     record::{
         Columns, WIDTH, bears_from, column_of, damaged_at, is_of, key_of_row, of_row, token_of,
     },
@@ -121,7 +121,7 @@ impl<'c> Tables<'c> {
     /// Removes at most `limit` records that may be purged, and returns how many; if fewer, there are no more.
     ///
     /// Each is looked at once more by its key. What is damaged stays, and so does what a damaged order leads to: neither
-    /// is a reason for a new run.
+    /// is a reason for a new run. So does what a row of the user's refers to.
     pub(crate) fn purge(&self, now: Timestamp, limit: usize) -> Result<usize, Error> {
         let (mut removed, mut kept) = (0, 0);
         while removed < limit {
@@ -133,8 +133,11 @@ impl<'c> Tables<'c> {
                 let record = key.and_then(|key| Ok(self.record(&key)?.map(|record| (key, record))));
                 match record {
                     Ok(Some((key, record))) if record.is_purgeable(now) => {
-                        self.set_record(&key, Some(&record), None).map_err(failed)?;
-                        removed += 1;
+                        match self.set_record(&key, Some(&record), None) {
+                            Ok(()) => removed += 1,
+                            Err(error) if is_refused(&error) => kept += 1,
+                            Err(error) => return Err(failed(error)),
+                        }
                     }
                     Err(error) if !matches!(error.kind(), ErrorKind::Damaged { .. }) => {
                         return Err(error);

@@ -101,7 +101,8 @@ impl SqliteTransaction {
     /// It is the store's only write connection, and other effects use it as well. Statements through it are
     /// guarded like all others. Its limits, its configuration and its busy timeout are set back after the
     /// effect; what else it offers besides statements is not, and is yours to leave as it was. An effect
-    /// that has finished must leave no statement open, nor forget one without dropping it.
+    /// that has finished must leave no statement open, nor forget one without dropping it: a statement that is forgotten
+    /// keeps the log from being shortened, and together with an interrupt the file locked, until the process ends.
     #[must_use]
     pub fn connection(&self) -> &Connection {
         self.exposed.set(true);

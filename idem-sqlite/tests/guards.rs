@@ -108,6 +108,61 @@ async fn what_outlives_a_transaction_and_what_is_idems_own_is_denied() {
 }
 
 #[tokio::test]
+async fn idems_tables_cannot_be_taken_out_of_the_schema() {
+    let world = World::new().await;
+    assert_eq!(world.run("before", insert).await.unwrap(), Outcome::Created(1));
+    let effect = |tx: &mut SqliteTransaction| {
+        insert(tx)?;
+        let connection = tx.connection();
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, true)?;
+        connection.execute("DELETE FROM sqlite_schema WHERE tbl_name LIKE 'idem_%'", [])?;
+        Ok(2)
+    };
+    let error = world.run("hostile", effect).await.unwrap_err();
+    assert!(error.with_causes().to_string().contains("idem's own tables"), "{error:?}");
+    assert_eq!((error.certainty(), world.orders()), (Certainty::NothingDone, 1));
+    world.idem.close().await.unwrap();
+    let store = SqliteStore::open(world.folder.path().join("store.db")).await.unwrap();
+    let again = Idem::new(store).execute(&request("before"), insert).await.unwrap();
+    assert_eq!(again, Outcome::Replayed(1));
+}
+
+#[tokio::test]
+async fn a_row_that_refers_to_a_receipt_holds_up_no_other_purge() {
+    let world = World::new().await;
+    let refer = |tx: &mut SqliteTransaction| {
+        tx.connection().execute_batch(
+            "CREATE TABLE links (kind TEXT, tenant TEXT, operation TEXT, key TEXT,
+             FOREIGN KEY (kind, tenant, operation, key) REFERENCES idem_records)",
+        )?;
+        tx.execute("INSERT INTO links VALUES ('request', '', 'order', 'linked')", [])?;
+        Ok(0)
+    };
+    let short = |name| request(name).retain(Duration::from_millis(1));
+    for name in ["a", "linked", "z"] {
+        assert!(matches!(
+            world.idem.execute(&short(name), insert).await.unwrap(),
+            Outcome::Created(_)
+        ));
+    }
+    assert_eq!(world.run("refer", refer).await.unwrap(), Outcome::Created(0));
+    let purged = async {
+        let mut removed = 0;
+        while removed < 2 {
+            removed += world.idem.purge(10).await.unwrap().removed;
+            tokio::task::yield_now().await;
+        }
+        removed
+    };
+    let removed = tokio::time::timeout(Duration::from_secs(20), purged).await;
+    assert_eq!(removed.expect("the two others have expired"), 2);
+    assert_eq!(world.idem.list(None, 10).await.unwrap().records.len(), 1, "what is live");
+    let kept = world.idem.execute(&short("linked"), insert).await.unwrap();
+    assert!(matches!(kept, Outcome::Created(_)), "it has expired all the same: {kept:?}");
+}
+
+#[tokio::test]
 async fn what_an_effect_may_do_with_its_own_tables_works() {
     let world = World::new().await;
     let outcome = world.run("a", |tx| {

@@ -6,7 +6,7 @@ use form_urlencoded::byte_serialize;
 use idem_core::{DynStore, Error, erase};
 use idem_redis::{RedisBuilder, RedisStore};
 
-use super::{Url, bad_value, invalid, millis, unknown_option};
+use super::{Url, bad_value, invalid, millis};
 
 const OPTIONS: &str = "`prefix`, `speculative`, `connection_timeout_ms` and `response_timeout_ms`";
 
@@ -26,9 +26,12 @@ pub(super) async fn open(scheme: &str, url: Url<'_>) -> Result<Arc<DynStore>, Er
             let _ = write!(server, "{sign}{name}={value}");
             continue;
         }
-        builder = with_option(builder, scheme, name, value).map_err(|error| match is_socket {
+        builder = with_option(builder, name, value).map_err(|error| match is_socket {
             // What follows an `&` in its password looks like an option: so none is shown.
-            true => invalid("option", format!("one is not acceptable: of a socket it has {SHOWN}")),
+            true => invalid(
+                "option",
+                format!("one is not acceptable: of a socket it has {SHOWN}; in a password write `&` as %26"),
+            ),
             false => error,
         })?;
     }
@@ -39,12 +42,7 @@ pub(super) async fn open(scheme: &str, url: Url<'_>) -> Result<Arc<DynStore>, Er
 const SHOWN: &str = "`db`, `user`, `pass`, `prefix`, `speculative` (`true` or `false`), `connection_timeout_ms` and \
                      `response_timeout_ms` (numbers of milliseconds)";
 
-fn with_option(
-    builder: RedisBuilder,
-    scheme: &str,
-    name: &str,
-    value: &str,
-) -> Result<RedisBuilder, Error> {
+fn with_option(builder: RedisBuilder, name: &str, value: &str) -> Result<RedisBuilder, Error> {
     Ok(match name {
         "prefix" => builder.prefix(value),
         "speculative" => {
@@ -54,6 +52,11 @@ fn with_option(
         }
         "connection_timeout_ms" => builder.connection_timeout(millis(name, value)?),
         "response_timeout_ms" => builder.response_timeout(millis(name, value)?),
-        _ => return Err(unknown_option(scheme, name, OPTIONS)),
+        // Its name is not shown: what follows a `?` in a password looks like one, if the URL was cut before its `@`.
+        _ => {
+            let problem =
+                format!("one is unknown: it has {OPTIONS}; in a password write `?` as %3F");
+            return Err(invalid("option", problem));
+        }
     })
 }

@@ -35,12 +35,13 @@ impl<'u> Url<'u> {
             return Err(invalid("URL", problem.to_string()));
         }
         if has_bad_escape(raw_path) {
-            let problem = "a `%` in its path begins no escape: write it as %25".to_string();
+            let problem = "a `%` before its `?` begins no escape: write it as %25".to_string();
             return Err(invalid("URL", problem));
         }
         let path = percent_encoding::percent_decode_str(raw_path).decode_utf8();
         let path = path.map_err(|_| invalid("URL", "its path is not UTF-8".to_string()))?;
-        let options: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
+        let options = query.split('&').filter(|option| !option.is_empty()).map(option);
+        let options = options.collect::<Result<Vec<_>, _>>()?;
         for (number, (name, _)) in options.iter().enumerate() {
             if options[..number].iter().any(|(earlier, _)| earlier == name) {
                 // Which one is not shown: what follows an `&` in a password looks like one.
@@ -48,6 +49,20 @@ impl<'u> Url<'u> {
             }
         }
         Ok(Self { scheme, raw_path, path, options })
+    }
+}
+
+/// The name and the value of an option. A plus is a plus: only forms write spaces so.
+fn option(option: &str) -> Result<(Cow<'_, str>, Cow<'_, str>), Error> {
+    let (name, value) = option.split_once('=').unwrap_or((option, ""));
+    let decoded = |part| percent_encoding::percent_decode_str(part).decode_utf8();
+    match (decoded(name), decoded(value)) {
+        (Ok(name), Ok(value)) if !has_bad_escape(option) => Ok((name, value)),
+        (Ok(_), Ok(_)) => {
+            let problem = "a `%` in one begins no escape: write it as %25";
+            Err(invalid("option", problem.to_string()))
+        }
+        _ => Err(invalid("option", "one is not UTF-8".to_string())),
     }
 }
 

@@ -4,7 +4,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
         mpsc,
     },
     task::{Context, Poll, Wake},
@@ -21,7 +21,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     Fixture,
-    callers::{Rival, aside, within},
+    callers::{Rival, aside, until, within},
     cases::rollback::Declined,
     setup::{PATIENCE, Runs, Setup, Tx, add, key, request},
     steps::run,
@@ -118,6 +118,70 @@ pub async fn effects_that_read_what_the_other_writes_take_turns<F: Fixture>() {
     assert_eq!(counts, expected, "one of both must see what the other wrote");
 }
 
+/// 15. An effect that read what another deletes meanwhile does not go by it.
+pub async fn an_effect_does_not_go_by_what_was_deleted_meanwhile<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    assert_eq!(setup.add(&request("before", "p"), "balance").await, Outcome::Created(1));
+    let delete = |tx: &mut Tx<F>| Ok(tx.delete(b"balance")?);
+    let (rival, rival_ended) = Rival::new(&setup.idem, "rival", delete);
+    let runs = Runs::default();
+    let effect = move |tx: &mut Tx<F>| {
+        let is_there = tx.get(b"balance")?.is_some();
+        let overtaken = runs.bump() == 1 && rival.commits_meanwhile();
+        tx.put(b"seen", b"1")?;
+        Ok((is_there, overtaken))
+    };
+    let outcome = setup.idem.execute(&request("a", "p"), effect).await.unwrap();
+    let Outcome::Created((is_there, overtaken)) = outcome else {
+        panic!("the key is fresh: {outcome:?}")
+    };
+    assert!(!(is_there && overtaken), "what was read is not there any more");
+    assert_eq!(within("the rival's commit", rival_ended).await, 1);
+    assert_eq!(setup.text("balance").await, None, "the rival deleted it");
+}
+
+/// 24. An effect and its receipt are one commit: whoever sees one of them sees the other.
+pub async fn an_effect_and_its_receipt_are_seen_together<F: Fixture>() {
+    const KEYS: usize = 60;
+    let setup = Setup::<F>::new().await;
+    let idem = setup.handle().await;
+    let [current, looks] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+    // The observer goes on as long as the case, also if that fails.
+    let (watched, looked) = (Arc::downgrade(&current), Arc::clone(&looks));
+    let observer = aside(async move {
+        let space = key("key").space();
+        while let Some(number) = watched.upgrade().map(|current| current.load(Ordering::Relaxed)) {
+            let name = format!("key-{number}");
+            let is_receipt_first = looked.fetch_add(1, Ordering::Relaxed) % 2 == 0;
+            let key = key(&name);
+            let first = match is_receipt_first {
+                true => idem.receipt(&key).await.unwrap().is_some(),
+                false => idem.value(&space, name.as_bytes()).await.unwrap().is_some(),
+            };
+            let second = match is_receipt_first {
+                true => idem.value(&space, name.as_bytes()).await.unwrap().is_some(),
+                false => idem.receipt(&key).await.unwrap().is_some(),
+            };
+            let what = if is_receipt_first { "receipt" } else { "effect" };
+            assert!(second || !first, "the {what} of {name} was seen without the other");
+        }
+    });
+    for number in 0..KEYS {
+        let before = looks.load(Ordering::Relaxed);
+        current.store(number, Ordering::Relaxed);
+        // Or it has seen what it must not, and is gone.
+        let looks_on =
+            || looks.load(Ordering::Relaxed) > before + 1 || Arc::strong_count(&looks) == 1;
+        until("the observer's looks", looks_on).await;
+        let name = format!("key-{number}");
+        let request = request(&name, "p");
+        let effect = move |tx: &mut Tx<F>| Ok(tx.put(name.as_bytes(), b"1")?);
+        assert_eq!(setup.idem.execute(&request, effect).await.unwrap(), Outcome::Created(()));
+    }
+    drop(current);
+    within("the observer", observer).await;
+}
+
 /// 29. An effect's error is never told if what it read was not one state: it runs again.
 pub async fn an_error_of_an_effect_that_misread_is_never_told<F: Fixture>() {
     misread::<F>(|| Err(Declined(1).into())).await;
@@ -171,7 +235,9 @@ async fn misread<F: Fixture>(fail: fn() -> Result<u64, EffectError>) {
 
 /// 29. While others write all the time, no error of an effect is told whose reads were not one state.
 pub async fn no_error_of_a_misread_is_told_while_others_write<F: Fixture>() {
-    const CALLERS: usize = 60;
+    const CALLERS: usize = 150;
+    // Not for longer on a store that is slow.
+    const A_WHILE: Duration = Duration::from_millis(1_500);
     let setup = Setup::<F>::new().await;
     let written = Arc::new(AtomicU64::new(0));
     // The writer goes on as long as the case, also if that fails.
@@ -191,7 +257,8 @@ pub async fn no_error_of_a_misread_is_told_while_others_write<F: Fixture>() {
             writes.store(number, Ordering::Relaxed);
         }
     });
-    for number in 0..CALLERS {
+    let start = Instant::now();
+    for number in (0..CALLERS).take_while(|_| start.elapsed() < A_WHILE) {
         let writes = Arc::clone(&written);
         let effect = move |tx: &mut Tx<F>| {
             let left = tx.get(b"left")?;
@@ -374,7 +441,7 @@ pub async fn an_effect_that_reads_its_own_store_never_hangs<F: Fixture>() {
     assert_eq!(setup.add(&request("other", "p"), "count").await, Outcome::Created(3));
 }
 
-/// Runs an effect that closes its own store; what it is told, and whether the store is closed.
+/// Runs an effect that closes its own store; what it is told, and whether the closing was.
 async fn closed_from_within<F: Fixture>(setup: &Setup<F>) -> (Result<Outcome<u64>, Error>, bool) {
     let (inner, (told, tells)) = (setup.idem.clone(), mpsc::channel());
     let effect = move |tx: &mut Tx<F>| {
@@ -388,31 +455,30 @@ async fn closed_from_within<F: Fixture>(setup: &Setup<F>) -> (Result<Outcome<u64
     (answer, tells.try_iter().any(|closed| closed))
 }
 
-/// That a store is closed, and that nothing was done.
-fn assert_closed(error: &Error) {
+/// Whether a call found its store closed; it must have failed with nothing else, and nothing done.
+fn found_closed<T>(answer: &Result<T, Error>) -> bool {
+    let Err(error) = answer else { return false };
     assert!(matches!(error.kind(), ErrorKind::Closed), "{error:?}");
     assert_eq!(error.certainty(), Certainty::NothingDone, "{error:?}");
+    true
 }
 
-/// 29, 106. An effect that closes its own store never waits for itself: it is refused, and the store stays open, or the
-/// store is closed, and the effect committed before or not at all.
+/// 29, 106. An effect that closes its own store never waits for itself: it is refused, or the store is closed, and the
+/// effect committed before or not at all.
 pub async fn an_effect_that_closes_its_own_store_never_hangs<F: Fixture>() {
     let setup = Setup::<F>::new().await;
-    let (answer, is_closed) = closed_from_within(&setup).await;
+    let (answer, was_closed) = closed_from_within(&setup).await;
     let next = setup.idem.execute(&request("b", "p"), |tx| add(tx, "count")).await;
-    match (is_closed, answer, next) {
-        (false, answer, next) => {
-            assert_eq!(answer.unwrap(), Outcome::Created(1), "a store that is open commits");
-            assert_eq!(next.unwrap(), Outcome::Created(2));
-        }
-        (true, Ok(outcome), next) => {
-            assert_eq!(outcome, Outcome::Created(1));
-            assert_closed(&next.unwrap_err());
-        }
-        (true, Err(error), next) => {
-            assert_closed(&error);
-            assert_closed(&next.unwrap_err());
-        }
+    // One that is refused may be closed all the same: to whom a closing is too long, say.
+    let is_closed = found_closed(&next);
+    assert!(is_closed || !was_closed, "a closed store says so: {next:?}");
+    if found_closed(&answer) {
+        assert!(is_closed, "a store that is open commits");
+    } else {
+        assert_eq!(answer.unwrap(), Outcome::Created(1));
+    }
+    if !is_closed {
+        assert_eq!(next.unwrap(), Outcome::Created(2));
     }
 }
 
@@ -421,13 +487,11 @@ pub async fn what_an_effect_did_that_closed_its_store_is_found_again<F: Fixture>
     let setup = Setup::<F>::new().await;
     let (answer, _) = closed_from_within(&setup).await;
     let setup = setup.reopened().await;
-    let (count, again) = match answer {
-        Ok(outcome) => (outcome.result(), Outcome::Replayed(1)),
-        Err(error) => {
-            assert_closed(&error);
-            (None, Outcome::Created(1))
-        }
+    let (count, again) = match found_closed(&answer) {
+        true => (0, Outcome::Created(1)),
+        false => (1, Outcome::Replayed(1)),
     };
-    assert_eq!(setup.count("north", "count").await, count.unwrap_or(0));
+    assert!(matches!(answer, Ok(Outcome::Created(1)) | Err(_)), "{answer:?}");
+    assert_eq!(setup.count("north", "count").await, count);
     assert_eq!(setup.add(&request("a", "p"), "count").await, again);
 }

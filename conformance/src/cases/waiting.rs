@@ -255,7 +255,7 @@ pub async fn only_a_live_lease_is_waited_for<F: Fixture>() {
 
 /// 69, 73. Holders of one key that wait for each other take turns, one at a time, and nobody is stranded.
 pub async fn holders_take_turns_and_nobody_is_stranded<F: Fixture>() {
-    const TURNS: usize = 20;
+    const TURNS: usize = 10;
     let setup = Setup::<F>::new().await;
     let is_held = Arc::new(AtomicBool::new(false));
     let holders = (0..8).map(|number| {

@@ -203,6 +203,7 @@ impl Engine {
             && tx.overlay.reads().all(|(name, value)| {
                 self.has(Fault::ReadsNotCompared)
                     || self.has(Fault::AbsenceNotCompared) && value.is_none()
+                    || self.has(Fault::DeletionNotCompared) && disk.value(space, name).is_none()
                     || self.has(Fault::OnlyWrittenCompared)
                         && tx.overlay.writes().all(|(written, _)| written != name)
                     || disk.value(space, name).as_ref() == value

@@ -124,6 +124,10 @@ faults! {
     EffectBeforeReceipt: an_error_between_effect_and_receipt_leaves_neither a_caller_dropped_at_any_await_leaves_the_key_whole,
     /// The receipt is committed on its own, and the effect after it.
     ReceiptBeforeEffect: a_caller_dropped_at_any_await_leaves_the_key_whole,
+    /// The receipt is committed, and the effect in a second transaction, while the key is locked.
+    ReceiptThenEffectLocked: an_effect_and_its_receipt_are_seen_together,
+    /// The effect is committed, and its receipt in a second transaction, while the key is locked.
+    EffectThenReceiptLocked: an_effect_and_its_receipt_are_seen_together,
     /// A row is inserted and committed before the effect, and an error leaves it.
     PlaceholderBeforeEffect: a_retry_after_an_error_creates_one_effect,
     /// A receipt is written whatever the effect ended with.
@@ -184,6 +188,8 @@ faults! {
     ReadsNotCompared: an_effect_run_again_leaves_one_set_of_writes a_counter_shared_by_many_keys_is_exact,
     /// What an effect found absent is not compared at its commit.
     AbsenceNotCompared: an_effect_run_again_leaves_one_set_of_writes,
+    /// What an effect read is compared with what there is of it, and so not if it was deleted.
+    DeletionNotCompared: an_effect_does_not_go_by_what_was_deleted_meanwhile,
     /// Of what an effect read only that is compared which it also wrote.
     OnlyWrittenCompared: effects_that_read_what_the_other_writes_take_turns,
     /// The record is not compared at the commit: two may win.

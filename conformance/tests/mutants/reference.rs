@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, atomic::Ordering},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -209,10 +210,19 @@ impl Reference {
         change: Change,
     ) -> Result<Option<Option<Record>>, Error> {
         let (first, second) = match self.engine.fault {
-            Some(Fault::EffectBeforeReceipt) => (Part::Writes, Part::Record),
-            Some(Fault::ReceiptBeforeEffect) => (Part::Record, Part::Writes),
+            Some(Fault::EffectBeforeReceipt | Fault::EffectThenReceiptLocked) => {
+                (Part::Writes, Part::Record)
+            }
+            Some(Fault::ReceiptBeforeEffect | Fault::ReceiptThenEffectLocked) => {
+                (Part::Record, Part::Writes)
+            }
             _ => return self.engine.commit(key, seen, tx, change, Part::All, *is_blind),
         };
+        let is_locked =
+            self.has(Fault::EffectThenReceiptLocked) || self.has(Fault::ReceiptThenEffectLocked);
+        if is_locked {
+            return self.commit_in_two(key, seen, tx, change, [first, second]);
+        }
         let after = self.engine.commit(key, seen, tx, change.clone(), first, *is_blind)?;
         if after.is_some() {
             yield_now().await;
@@ -220,6 +230,26 @@ impl Reference {
             return Ok(if first == Part::Record { after } else { second });
         }
         Ok(None)
+    }
+
+    /// Commits in two transactions, which no other step comes between and no cancellation: only a look does, or a crash.
+    fn commit_in_two(
+        &self,
+        key: &Key,
+        seen: &Look,
+        tx: &Tx,
+        change: Change,
+        [first, second]: [Part; 2],
+    ) -> Result<Option<Option<Record>>, Error> {
+        let _locked = lock(&self.engine.one_at_a_time);
+        let after = self.engine.commit(key, seen, tx, change.clone(), first, false)?;
+        if after.is_none() {
+            return Ok(None);
+        }
+        // As long as a disk takes.
+        thread::sleep(Duration::from_micros(200));
+        let second = self.engine.commit(key, seen, tx, change, second, true)?;
+        Ok(if first == Part::Record { after } else { second })
     }
 
     /// The step's error, if what it read was one state; otherwise it runs again.

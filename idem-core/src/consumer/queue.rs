@@ -18,17 +18,20 @@ use crate::{Error, error::BoxError};
 /// use idem_core::consumer::{Delivery, NotInFlight, Queue};
 /// use idem_core::{BoxError, Error};
 ///
-/// /// Event ids and amounts, handed out one at a time; what is in flight is kept beside.
+/// /// An event's id, its amount, and how often it was delivered.
+/// type Payment = (String, u64, u32);
+///
+/// /// Handed out one at a time; what is in flight is kept beside.
 /// #[derive(Default)]
 /// struct Payments {
-///     ready: Mutex<VecDeque<(String, u64)>>,
-///     in_flight: Mutex<Vec<(String, u64)>>,
+///     ready: Mutex<VecDeque<Payment>>,
+///     in_flight: Mutex<Vec<Payment>>,
 /// }
 ///
 /// impl Payments {
-///     fn take(&self, event: &str) -> Result<(String, u64), BoxError> {
+///     fn take(&self, event: &str) -> Result<Payment, BoxError> {
 ///         let mut in_flight = self.in_flight.lock().map_err(|_| "a caller panicked")?;
-///         match in_flight.iter().position(|(id, _)| id == event) {
+///         match in_flight.iter().position(|(id, ..)| id == event) {
 ///             Some(place) => Ok(in_flight.swap_remove(place)),
 ///             None => Err(NotInFlight::new(event).into()),
 ///         }
@@ -42,9 +45,12 @@ use crate::{Error, error::BoxError};
 ///
 ///     async fn receive(&self, _: usize) -> Result<Vec<Delivery<u64, String>>, BoxError> {
 ///         let next = self.ready.lock().map_err(|_| "a caller panicked")?.pop_front();
-///         let Some((event, amount)) = next else { return Ok(Vec::new()) };
-///         self.in_flight.lock().map_err(|_| "a caller panicked")?.push((event.clone(), amount));
-///         Ok(vec![Delivery::new(event.clone(), amount, event)])
+///         let Some((event, amount, before)) = next else { return Ok(Vec::new()) };
+///         let attempt = before + 1;
+///         let in_flight = (event.clone(), amount, attempt);
+///         self.in_flight.lock().map_err(|_| "a caller panicked")?.push(in_flight);
+///         // The queue counts: by this a message that always fails is set aside.
+///         Ok(vec![Delivery::new(event.clone(), amount, event).attempt(attempt)])
 ///     }
 ///
 ///     async fn ack(&self, event: &String) -> Result<(), BoxError> {
@@ -58,7 +64,7 @@ use crate::{Error, error::BoxError};
 ///     }
 ///
 ///     async fn set_aside(&self, event: &String, reason: &Error) -> Result<(), BoxError> {
-///         let (event, amount) = self.take(event)?;
+///         let (event, amount, _) = self.take(event)?;
 ///         eprintln!("{event} of {amount} is set aside: {}", reason.with_causes());
 ///         Ok(())
 ///     }
@@ -241,7 +247,8 @@ impl<M, T> Delivery<M, T> {
         Self { event_id: event_id.into(), message, tag, attempt: 1 }
     }
 
-    /// The same as the delivery of that number, from 1.
+    /// The same as the delivery of that number, from 1. The queue counts them: a message whose number does not grow is
+    /// never [set aside](Queue::set_aside) for its failures.
     #[must_use]
     pub fn attempt(mut self, attempt: u32) -> Self {
         self.attempt = attempt;

@@ -35,7 +35,8 @@ use crate::{
 /// # The token
 /// The lease's [token](Lease::token) is a fencing token. A holder that was held up (a long pause, a slow network)
 /// can still be at work when its lease has ended and another holds the key; only what the lease protects can
-/// stop it then. Hand the token to it, and let it refuse any token smaller than one that it has seen.
+/// stop it then. Hand key and token to it, and let it refuse any token smaller than one that it has seen of that key:
+/// those of two keys say nothing of each other.
 #[must_use = "dropping a lease ends it, and says that something may have happened outside"]
 pub struct Lease<S: Store + 'static, T> {
     pub(super) held: Box<Held<S>>,
