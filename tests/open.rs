@@ -270,6 +270,15 @@ mod redis {
         assert!(idem.unwrap().guarantees().speculative);
         assert_eq!(sign_up(&format!("{url}?prefix=shop")).await.unwrap(), Outcome::Replayed(7));
         assert_eq!(sign_up(&url).await.unwrap(), Outcome::Created(0), "another prefix");
+        // A plus is a plus.
+        for (prefix, expected) in [
+            ("a+b", Outcome::Created(7)),
+            ("a%2Bb", Outcome::Replayed(7)),
+            ("a%20b", Outcome::Created(7)),
+        ] {
+            let outcome = sign_up(&format!("{url}?prefix={prefix}")).await.unwrap();
+            assert_eq!(outcome, expected, "{prefix}");
+        }
         let other = format!("REDIS://{}/1?prefix=shop", server.address());
         assert_eq!(sign_up(&other).await.unwrap(), Outcome::Created(0), "another database");
     }
@@ -294,12 +303,18 @@ mod redis {
     async fn bad_options_are_refused() {
         assert!(refused("redis://h?speculative=maybe").await.contains("`true` or `false`"));
         assert!(refused("redis://h?response_timeout_ms=soon").await.contains("milliseconds"));
+        assert!(refused("redis://h?prefix=a%zz").await.contains("%25"));
         assert!(refused("redis://h?prefix=a{b").await.contains("hash slot"));
         assert!(refused("redis://h?prefix=").await.contains("1 to 255 bytes"));
         let unknown = refused("redis+unix:///tmp/s?pas=word").await;
         assert!(unknown.contains("`pass`") && !unknown.contains("`pas`"), "{unknown}");
         let unknown = refused("redis://h?db=1").await;
-        assert!(unknown.contains("no option `db`") && unknown.contains("`prefix`"), "{unknown}");
+        assert!(!unknown.contains("`db`") && unknown.contains("`prefix`"), "{unknown}");
+        for cut in
+            ["redis://:my?hunter2", "rediss://:my?hunter2%40h:1", "redis+cluster://:my?hunter2"]
+        {
+            assert!(!refused(cut).await.contains("hunter2"), "{cut}");
+        }
         assert!(refused("redis:localhost").await.contains("`redis://`"));
         #[cfg(not(feature = "redis-tls"))]
         assert!(refused("rediss://h").await.contains("feature"));
