@@ -210,14 +210,20 @@ pub(crate) async fn purge(store: &Inner, limit: usize) -> Result<Purged, Error> 
         let found = join_all(names.into_iter().map(|name| find(store, name))).await;
         let found: Vec<_> =
             found.into_iter().filter_map(Result::transpose).collect::<Result<_, _>>()?;
-        let due = found.iter().filter_map(|found| {
+        let mut due = found.iter().filter_map(|found| {
             let record = found.record.as_ref().ok()?;
             record.is_purgeable(found.now).then_some((found, record))
         });
-        let due: Vec<_> = due.take(limit - removed).collect();
-        let results = join_all(due.into_iter().map(|(found, record)| remove(store, found, record)));
-        for was_removed in results.await {
-            removed += usize::from(was_removed?);
+        loop {
+            // What another has taken meanwhile makes room for the next.
+            let some: Vec<_> = due.by_ref().take(limit - removed).collect();
+            if some.is_empty() {
+                break;
+            }
+            let removals = some.into_iter().map(|(found, record)| remove(store, found, record));
+            for was_removed in join_all(removals).await {
+                removed += usize::from(was_removed?);
+            }
         }
     }
     Ok(Purged::new(removed, true))

@@ -318,6 +318,8 @@ faults! {
     PurgeCountsAll: a_purge_removes_only_the_expired_and_counts_exactly,
     /// A purge counts what another one has removed meanwhile.
     PurgesCountTwice: purges_at_the_same_time_count_each_record_once,
+    /// A purge that finds gone what it was to remove leaves the rest.
+    PurgeLeavesTheRest: purges_at_the_same_time_count_each_record_once,
     /// A purge never says that there may be more.
     PurgeNeverSaysMore: a_purge_removes_only_the_expired_and_counts_exactly,
     /// A purge always says that there may be more.

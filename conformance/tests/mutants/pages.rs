@@ -3,7 +3,11 @@
 use idem_core::{Cursor, Error, Key, Kind, Page, Purged, Record, State, Timestamp, is_live};
 use tokio::task::yield_now;
 
-use crate::{engine::Engine, faults::Fault, scope};
+use crate::{
+    engine::{Disk, Engine},
+    faults::Fault,
+    scope,
+};
 
 fn is_due(fault: Option<Fault>, (key, record): &(Key, Record), now: Timestamp) -> bool {
     let at = record.purge_at();
@@ -39,19 +43,35 @@ pub(crate) async fn purge(engine: &Engine, limit: usize) -> Result<Purged, Error
         Some(Fault::LimitOverflows) => (limit + 1) - 1,
         _ => limit,
     };
-    let due: Vec<_> = {
-        let disk = engine.disk();
-        let looks = if engine.has(Fault::PurgeLimitsItsLooks) { limit } else { usize::MAX };
+    let looks = if engine.has(Fault::PurgeLimitsItsLooks) { limit } else { usize::MAX };
+    let is_torn = matches!(
+        engine.fault,
+        Some(Fault::PurgeRemovesWhatItSaw | Fault::PurgesCountTwice | Fault::PurgeLeavesTheRest)
+    );
+    let due = {
+        let mut disk = engine.disk();
         let looked_at = disk.records.iter().take(looks);
         let due = looked_at.filter(|(_, record)| is_due(engine.fault, record, now));
-        due.map(|(scope, _)| scope.clone()).take(most).collect()
+        let due: Vec<_> = due.map(|(scope, _)| scope.clone()).take(most).collect();
+        if !is_torn {
+            return Ok(remove(engine, &mut disk, &due, now, limit));
+        }
+        due
     };
-    if engine.has(Fault::PurgeRemovesWhatItSaw) || engine.has(Fault::PurgesCountTwice) {
-        yield_now().await;
-    }
+    yield_now().await;
+    Ok(remove(engine, &mut engine.disk(), &due, now, limit))
+}
+
+/// Removes what is due, if it still is.
+fn remove(
+    engine: &Engine,
+    disk: &mut Disk,
+    due: &[Vec<u8>],
+    now: Timestamp,
+    limit: usize,
+) -> Purged {
     let mut removed = 0;
-    let mut disk = engine.disk();
-    for scope in &due {
+    for scope in due {
         let is_still_due = disk.records.get(scope).is_some_and(|record| {
             engine.has(Fault::PurgeRemovesWhatItSaw) || is_due(engine.fault, record, now)
         });
@@ -67,12 +87,12 @@ pub(crate) async fn purge(engine: &Engine, limit: usize) -> Result<Purged, Error
             _ => {}
         }
     }
-    Ok(match engine.fault {
+    match engine.fault {
         Some(Fault::PurgeCountsAll) => Purged::new(disk.records.len() + removed, removed == limit),
         Some(Fault::PurgeNeverSaysMore) => Purged::new(removed, false),
         Some(Fault::PurgeAlwaysSaysMore) => Purged::new(removed, true),
         _ => Purged::new(removed, removed >= limit),
-    })
+    }
 }
 
 /// A page of records in the order of their scopes.
