@@ -34,21 +34,23 @@ macro_rules! __cases {
                 values_and_their_names_are_kept_to_the_byte
                 an_effect_of_many_writes_is_committed_whole
             }
-            rollback as rollback, multi_thread, [yes] {
+            rollback as rollback_of_dropped_callers, multi_thread, [yes] {
+                a_caller_dropped_at_any_await_leaves_the_key_whole
+            }
+            rollback as rollback, both_runtimes, [yes] {
                 an_effects_error_reaches_its_caller_and_leaves_nothing
                 a_retry_after_an_error_creates_one_effect
                 an_error_after_many_writes_leaves_everything_as_before
                 a_panic_is_rolled_back_and_told_to_its_caller_alone
                 a_panic_with_any_payload_is_rolled_back
                 a_refused_result_takes_back_what_its_effect_wrote
-                a_caller_dropped_at_any_await_leaves_the_key_whole
                 many_cancelled_callers_leave_each_key_whole
                 a_refusal_returned_as_a_result_is_remembered
             }
-            rollback as rollback_of_refused_receipts, multi_thread, $faults {
+            rollback as rollback_of_refused_receipts, both_runtimes, $faults {
                 an_error_between_effect_and_receipt_leaves_neither
             }
-            rollback as rollback_of_hostile_effects, multi_thread, $hostile {
+            rollback as rollback_of_hostile_effects, both_runtimes, $hostile {
                 an_effect_that_ends_the_transaction_harms_only_itself
             }
             effects as effects, multi_thread, [yes] {
