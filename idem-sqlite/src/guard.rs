@@ -166,8 +166,6 @@ fn is_own(name: &str) -> bool {
 pub(crate) struct Settings {
     limits: Vec<(Limit, i32)>,
     configs: Vec<(DbConfig, bool)>,
-    /// How much of the schema is the store's own.
-    own: i64,
 }
 
 const LIMITS: [Limit; 15] = [
@@ -218,13 +216,7 @@ impl Settings {
         Ok(Self {
             limits: limits.collect::<rusqlite::Result<_>>()?,
             configs: configs.collect::<rusqlite::Result<_>>()?,
-            own: own(connection)?,
         })
-    }
-
-    /// Whether the store's own tables are there: with other settings the schema is a table like others.
-    pub(crate) fn has_own(&self, connection: &Connection) -> rusqlite::Result<bool> {
-        Ok(own(connection)? == self.own)
     }
 
     pub(crate) fn restore(&self, connection: &Connection) -> rusqlite::Result<()> {
@@ -236,10 +228,4 @@ impl Settings {
         }
         Ok(())
     }
-}
-
-/// How many tables and indices are the store's own.
-fn own(connection: &Connection) -> rusqlite::Result<i64> {
-    let sql = "SELECT count(*) FROM main.sqlite_schema WHERE substr(tbl_name, 1, length(?1)) = ?1";
-    connection.query_row(sql, [PREFIX], |row| row.get(0))
 }

@@ -102,6 +102,13 @@ pub(crate) fn reopen(config: &Config) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
+/// Whether idem's tables are in the schema, which is a table like others to who sets the connection so.
+pub(crate) fn is_whole(connection: &Connection) -> rusqlite::Result<bool> {
+    let sql = "SELECT count(*) FROM main.sqlite_schema WHERE type = 'table'
+               AND name IN ('idem_version', 'idem_token', 'idem_records', 'idem_values')";
+    connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map(|tables| tables == 4)
+}
+
 /// Makes idem's tables in the database of `connection` where they are missing.
 ///
 /// For [`run_in`](crate::run_in) on a database that no store has opened.

@@ -163,7 +163,10 @@ impl Writer {
             guard.within(Mode::Effect, || run_step(&mut *job.step, transaction, before, now))
         });
         // Before anything else runs on the connection: not even the rest of its group may notice.
-        let has_own = self.restore_settings();
+        let was_exposed = self.transaction.exposed.replace(false);
+        if was_exposed {
+            self.restore_settings();
+        }
         if guard.take_defied() {
             let ended = Error::nothing_done(ErrorKind::TransactionEnded);
             return Err(match change {
@@ -171,8 +174,8 @@ impl Writer {
                 Err(error) => ended.with_source(error),
             });
         }
-        if !has_own {
-            let problem = "the effect has changed the schema of idem's own tables";
+        if was_exposed && !schema::is_whole(self.connection()).unwrap_or(false) {
+            let problem = "the effect has taken idem's own tables out of the schema";
             return Err(Error::nothing_done(ErrorKind::Effect).with_source(problem));
         }
         change
@@ -251,16 +254,12 @@ impl Writer {
         if self.is_alive() { self.run_own(&self.transaction.sql.rollback) } else { Ok(()) }
     }
 
-    /// Sets back what an effect may have changed on the connection itself; whether the store's own tables are still there.
-    fn restore_settings(&mut self) -> bool {
-        if !self.transaction.exposed.replace(false) {
-            return true;
-        }
+    /// Sets back what an effect may have changed on the connection itself.
+    fn restore_settings(&mut self) {
         self.connection().set_prepared_statement_cache_capacity(STATEMENTS);
         if self.settings.restore(self.connection()).is_err() {
             self.broken = true;
         }
-        self.settings.has_own(self.connection()).unwrap_or(false)
     }
 
     /// Runs `work` in a transaction of its own.

@@ -111,6 +111,12 @@ async fn what_outlives_a_transaction_and_what_is_idems_own_is_denied() {
 async fn idems_tables_cannot_be_taken_out_of_the_schema() {
     let world = World::new().await;
     assert_eq!(world.run("before", insert).await.unwrap(), Outcome::Created(1));
+    // An index of the user's own, made by other means, is none of it.
+    let path = world.folder.path().join("store.db");
+    let index = "CREATE INDEX by_start ON idem_records (created_at)";
+    Connection::open(&path).unwrap().execute_batch(index).unwrap();
+    let exposed = |tx: &mut SqliteTransaction| Ok(i64::from(tx.connection().is_autocommit()));
+    assert_eq!(world.run("exposed", exposed).await.unwrap(), Outcome::Created(0));
     let effect = |tx: &mut SqliteTransaction| {
         insert(tx)?;
         let connection = tx.connection();
@@ -123,7 +129,7 @@ async fn idems_tables_cannot_be_taken_out_of_the_schema() {
     assert!(error.with_causes().to_string().contains("idem's own tables"), "{error:?}");
     assert_eq!((error.certainty(), world.orders()), (Certainty::NothingDone, 1));
     world.idem.close().await.unwrap();
-    let store = SqliteStore::open(world.folder.path().join("store.db")).await.unwrap();
+    let store = SqliteStore::open(&path).await.unwrap();
     let again = Idem::new(store).execute(&request("before"), insert).await.unwrap();
     assert_eq!(again, Outcome::Replayed(1));
 }

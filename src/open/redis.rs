@@ -10,6 +10,10 @@ use super::{Url, bad_value, invalid, millis};
 
 const OPTIONS: &str = "`prefix`, `speculative`, `connection_timeout_ms` and `response_timeout_ms`";
 
+/// As [`OPTIONS`], of a socket.
+const ALL_OF_SOCKETS: &str = "`db`, `user`, `pass`, `prefix`, `speculative` (`true` or `false`), `connection_timeout_ms` and \
+                     `response_timeout_ms` (numbers of milliseconds)";
+
 /// What other URLs say before the host, a socket's says in options.
 const OF_SOCKETS: [&str; 3] = ["db", "user", "pass"];
 
@@ -30,17 +34,13 @@ pub(super) async fn open(scheme: &str, url: Url<'_>) -> Result<Arc<DynStore>, Er
             // What follows an `&` in its password looks like an option: so none is shown.
             true => invalid(
                 "option",
-                format!("one is not acceptable: of a socket it has {SHOWN}; in a password write `&` as %26"),
+                format!("one is not acceptable: of a socket it has {ALL_OF_SOCKETS}; in a password write `&` as %26"),
             ),
             false => error,
         })?;
     }
     Ok(erase(builder.open(&server).await?))
 }
-
-/// As [`OPTIONS`], of a socket.
-const SHOWN: &str = "`db`, `user`, `pass`, `prefix`, `speculative` (`true` or `false`), `connection_timeout_ms` and \
-                     `response_timeout_ms` (numbers of milliseconds)";
 
 fn with_option(builder: RedisBuilder, name: &str, value: &str) -> Result<RedisBuilder, Error> {
     Ok(match name {

@@ -10,11 +10,14 @@ use std::{
 };
 
 use idem_core::{BoxFuture, Claim, Error, Idem, Lease, Outcome, Request, Store, Transaction};
-use tokio::task::JoinHandle;
+use tokio::{
+    sync::{Barrier, mpsc::unbounded_channel},
+    task::JoinHandle,
+};
 
 use crate::{
     Fixture,
-    callers::{give_way, joined, together, until, within},
+    callers::{at, give_way, joined, until, within},
     leasing::{HELD_FOR, LONG, acquired, end, in_progress, refused},
     setup::{Setup, add, key, request, start_plus},
     steps::LEASE,
@@ -255,35 +258,45 @@ pub async fn only_a_live_lease_is_waited_for<F: Fixture>() {
 
 /// 69, 73. Holders of one key that wait for each other take turns, one at a time, and nobody is stranded.
 pub async fn holders_take_turns_and_nobody_is_stranded<F: Fixture>() {
-    const TURNS: usize = 10;
+    const HOLDERS: usize = 8;
+    const TURNS: usize = 20;
     let setup = Setup::<F>::new().await;
-    let is_held = Arc::new(AtomicBool::new(false));
-    let holders = (0..8).map(|number| {
-        let (idem, is_held) = (setup.idem.clone(), Arc::clone(&is_held));
+    let (barrier, is_held) = (Arc::new(Barrier::new(HOLDERS)), Arc::new(AtomicBool::new(false)));
+    let (holds, mut holders) = unbounded_channel();
+    let turns = |number: usize| {
+        let (idem, is_held, holds) = (setup.idem.clone(), Arc::clone(&is_held), holds.clone());
         let turns: BoxFuture<_> = Box::pin(async move {
-            let mut tokens = Vec::new();
             // The clock stands still: who is not woken waits for ever.
             let request = request("a", "p").wait_for(LONG);
             for turn in 0..TURNS {
                 let lease = acquired(&idem, &request).await;
                 assert!(!is_held.swap(true, Ordering::SeqCst), "one holder at a time");
-                tokens.push(lease.token());
+                // A case that has failed listens no more.
+                let _ = holds.send(lease.token());
                 tokio::task::yield_now().await;
                 is_held.store(false, Ordering::SeqCst);
-                if (turn + number) % 3 == 0 {
+                if (turn + number).is_multiple_of(3) {
                     drop(lease);
                 } else {
                     lease.release().await.unwrap();
                 }
             }
-            tokens
         });
-        turns
-    });
-    let mut tokens: Vec<_> = together(holders).await.concat();
+        at(&barrier, turns)
+    };
+    let tasks: Vec<_> = (0..HOLDERS).map(turns).collect();
+    drop(holds);
+    let mut tokens = Vec::new();
+    // Each has its own time: they are hundreds of commits, one after the other, on whatever disk there is.
+    while let Some(token) = within("the next holder", holders.recv()).await {
+        tokens.push(token);
+    }
+    for task in tasks {
+        joined("a holder", task).await;
+    }
     tokens.sort_unstable();
     tokens.dedup();
-    assert_eq!(tokens.len(), 8 * TURNS, "each turn has a token of its own");
+    assert_eq!(tokens.len(), HOLDERS * TURNS, "each turn has a token of its own");
 }
 
 fn is_over(sleep: &mut BoxFuture<()>) -> bool {

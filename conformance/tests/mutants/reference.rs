@@ -3,7 +3,6 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, atomic::Ordering},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -94,9 +93,8 @@ impl Reference {
         tries: &mut Tries,
     ) -> Result<Option<Committed>, Error> {
         let token = self.has(Fault::TokenBeforeLook).then(|| self.engine.take_token());
-        // Not all as long, so that who took the smaller token may look later.
-        for _ in 0..token.map_or(0, |token| 1 + token.as_u64() % 4) {
-            yield_now().await;
+        if let Some(token) = token {
+            self.engine.is_overtaken(key, token).await;
         }
         let mut attempt = self.begin(key, &**step, tries)?;
         let Attempt { seen, tx, .. } = &mut attempt;
@@ -246,8 +244,7 @@ impl Reference {
         if after.is_none() {
             return Ok(None);
         }
-        // As long as a disk takes.
-        thread::sleep(Duration::from_micros(200));
+        self.engine.lets_others_in();
         let second = self.engine.commit(key, seen, tx, change, second, true)?;
         Ok(if first == Part::Record { after } else { second })
     }
