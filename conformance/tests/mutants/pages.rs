@@ -1,7 +1,6 @@
 //! Purging and listing.
 
 use idem_core::{Cursor, Error, Key, Kind, Page, Purged, Record, State, Timestamp, is_live};
-use tokio::task::yield_now;
 
 use crate::{
     engine::{Disk, Engine},
@@ -58,7 +57,7 @@ pub(crate) async fn purge(engine: &Engine, limit: usize) -> Result<Purged, Error
         }
         due
     };
-    yield_now().await;
+    engine.purge_is_joined().await;
     Ok(remove(engine, &mut engine.disk(), &due, now, limit))
 }
 
