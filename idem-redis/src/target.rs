@@ -3,7 +3,7 @@
 use idem_core::{Error, ErrorKind};
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError,
-    RedisResult,
+    RedisResult, io::tcp::TcpSettings,
 };
 
 use crate::link::{Timeouts, Wire};
@@ -90,6 +90,7 @@ impl Target {
         };
         let Timeouts { connection, response } = options.timeouts;
         let builder = redis::cluster::ClusterClientBuilder::new(nodes)
+            .tcp_settings(tcp())
             .connection_timeout(connection)
             .response_timeout(response)
             .overall_response_timeout(Some(response))
@@ -169,7 +170,13 @@ fn info(url: &str) -> Result<ConnectionInfo, Error> {
              open by `idem_store::open`",
         ));
     }
-    Ok(info)
+    Ok(info.set_tcp_settings(tcp()))
+}
+
+/// Nothing waits for what was sent before to be acknowledged: callers share a connection, and the one of two that
+/// comes second would wait for the first one's reply as well, where that takes as long as a network does.
+fn tcp() -> TcpSettings {
+    TcpSettings::default().set_nodelay(true)
 }
 
 #[cfg(not(feature = "tls"))]
@@ -208,4 +215,45 @@ fn certificates(options: &Options) -> Option<redis::TlsCertificates> {
 fn invalid(problem: &str) -> Error {
     let kind = ErrorKind::InvalidSetting { field: "URL", problem: problem.to_string() };
     Error::nothing_done(kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn target(url: &str) -> Target {
+        let second = Duration::from_secs(1);
+        let options = Options {
+            timeouts: Timeouts { connection: second, response: second },
+            #[cfg(feature = "tls")]
+            root_certificates: None,
+        };
+        Target::of(url, &options).unwrap()
+    }
+
+    #[test]
+    fn a_command_does_not_wait_for_the_acknowledgement_of_another() {
+        let urls: &[&str] = if cfg!(feature = "tls") {
+            &["redis://localhost:1", "rediss://localhost:1"]
+        } else {
+            &["redis://localhost:1"]
+        };
+        for url in urls {
+            let Target::Single { client, .. } = target(url) else { panic!("{url} is one server") };
+            assert!(client.get_connection_info().tcp_settings().nodelay(), "{url}");
+        }
+    }
+
+    #[cfg(feature = "cluster")]
+    #[test]
+    fn nor_does_one_to_a_cluster() {
+        let Target::Cluster { client, .. } = target("redis+cluster://localhost:1,localhost:2")
+        else {
+            panic!("a cluster")
+        };
+        let shown = format!("{client:?}");
+        assert!(shown.contains("nodelay: true") && !shown.contains("nodelay: false"), "{shown}");
+    }
 }

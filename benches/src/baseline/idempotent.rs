@@ -14,10 +14,10 @@ use idempotent::{
     fingerprint::{DefaultFingerprintStrategy, FingerprintStrategy},
     store::{IdempotencyStore, InsertResult, valkey::ValkeyStore},
 };
-use redis::{Client, aio::MultiplexedConnection};
+use redis::aio::MultiplexedConnection;
 use tokio::{runtime::Runtime, time::sleep};
 
-use super::redis::{POLL, connect, set_order};
+use super::redis::{POLL, client, connect, set_order};
 use crate::{
     Load, Order, Placed, Sample, Side,
     redis_server::RedisServer,
@@ -29,8 +29,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(crate) fn open(_: &Path) -> Result<Box<dyn Side>, BoxError> {
     let (runtime, server) = (Runtime::new()?, RedisServer::start()?);
-    let client = Client::open(server.url())?;
-    let store = runtime.block_on(ValkeyStore::with_prefix(client, Some("receipt")))?;
+    let store = runtime.block_on(ValkeyStore::with_prefix(client(&server)?, Some("receipt")))?;
     let connection = runtime.block_on(connect(&server))?;
     let calls = Calls { store: Arc::new(store), connection };
     Ok(Box::new(Idempotent { runtime, calls, server }))

@@ -1,15 +1,18 @@
 //! By hand on Redis, in the usual way: three round trips, no script.
 //!
-//! The callers share one connection of the driver that idem has, with idem's timeouts, and are tasks as idem's
-//! are. `SET key pending NX PX` claims the key for half a minute; the effect is a `SET` of the order; `SET key
-//! receipt PX` completes it for a day. If the key is taken, `GET` reads it: the fingerprint is compared, and the
-//! result decoded from JSON; a pending one is read again after a millisecond. A mark is a bare `SET key 1 NX`.
-//! A caller that dies in between leaves its effect without a receipt.
+//! The callers share one connection of the driver that idem has, with idem's timeouts and without Nagle's algorithm,
+//! and are tasks as idem's are. `SET key pending NX PX` claims the key for half a minute; the effect is a `SET` of
+//! the order; `SET key receipt PX` completes it for a day. If the key is taken, `GET` reads it: the fingerprint is
+//! compared, and the result decoded from JSON; a pending one is read again after a millisecond. A mark is a bare
+//! `SET key 1 NX`. A caller that dies in between leaves its effect without a receipt.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
 use idem_core::{BoxError, Outcome, consumer::Marked};
-use redis::{AsyncConnectionConfig, Client, Cmd, aio::MultiplexedConnection, cmd};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisResult,
+    aio::MultiplexedConnection, cmd, io::tcp::TcpSettings,
+};
 use tokio::{runtime::Runtime, time::sleep};
 
 use super::receipt;
@@ -49,8 +52,12 @@ pub(super) async fn connect(server: &RedisServer) -> Result<MultiplexedConnectio
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(TIMEOUT))
         .set_response_timeout(Some(TIMEOUT));
-    let client = Client::open(server.url())?;
-    Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
+    Ok(client(server)?.get_multiplexed_async_connection_with_config(&config).await?)
+}
+
+pub(super) fn client(server: &RedisServer) -> RedisResult<Client> {
+    let info = server.url().into_connection_info()?;
+    Client::open(info.set_tcp_settings(TcpSettings::default().set_nodelay(true)))
 }
 
 /// The effect.
