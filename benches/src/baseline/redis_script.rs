@@ -8,7 +8,7 @@
 use std::{path::Path, sync::Arc};
 
 use idem_core::{BoxError, Outcome, consumer::Marked};
-use redis::{Script, aio::MultiplexedConnection, cmd};
+use redis::{Script, aio::MultiplexedConnection, pipe};
 use tokio::runtime::Runtime;
 
 use super::{
@@ -42,7 +42,7 @@ pub(crate) fn open(_: &Path) -> Result<Box<dyn Side>, BoxError> {
     open_on(RedisServer::start()?, false)
 }
 
-/// A create reads first.
+/// A create reads first: the receipt, and the server's time, by which it would be judged.
 pub(crate) fn open_reading(_: &Path) -> Result<Box<dyn Side>, BoxError> {
     open_on(RedisServer::start()?, true)
 }
@@ -86,8 +86,9 @@ impl Caller for Calls {
     async fn place(&self, order: &Order) -> Result<Outcome<Placed>, BoxError> {
         let (mut connection, name) = (self.connection.clone(), name(order));
         if self.reads {
-            let stored: Option<Vec<u8>> =
-                cmd("GET").arg(&name).query_async(&mut connection).await?;
+            // What has ended by the server's time is not there; here nothing ends.
+            let (stored, _time): (Option<Vec<u8>>, (i64, i64)) =
+                pipe().cmd("GET").arg(&name).cmd("TIME").query_async(&mut connection).await?;
             if let Some(stored) = stored {
                 return answer(order, &stored);
             }
