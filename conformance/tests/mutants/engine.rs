@@ -8,7 +8,6 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    thread,
     time::Duration,
 };
 
@@ -21,6 +20,7 @@ use tokio::{sync::RwLock, task::yield_now};
 
 use crate::{
     faults::Fault,
+    patience::Patience,
     scope,
     stored::{stamped, value_written, written},
     transaction::Tx,
@@ -118,17 +118,7 @@ pub(crate) struct Engine {
     found_free: AtomicUsize,
     /// How many purges have looked, where that is not all at once.
     purges: AtomicUsize,
-}
-
-/// Lets others go on until `holds`, or for a while.
-async fn others_go_on_until(mut holds: impl FnMut() -> bool) {
-    for _ in 0..500 {
-        if holds() {
-            return;
-        }
-        thread::yield_now();
-        yield_now().await;
-    }
+    patience: Patience,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -154,6 +144,7 @@ impl Engine {
             seen: AtomicUsize::new(0),
             found_free: AtomicUsize::new(0),
             purges: AtomicUsize::new(0),
+            patience: Patience::default(),
         }
     }
 
@@ -166,15 +157,10 @@ impl Engine {
         lock(&self.disk)
     }
 
-    /// Lets others get at the disk, as an engine does that takes its time; in vain if there are none.
+    /// Lets others get at the disk, for a whole look and what leads to it, as an engine does that takes its time.
     pub(crate) fn lets_others_in(&self) {
         let before = self.seen.load(Ordering::SeqCst);
-        for _ in 0..2_000 {
-            if self.seen.load(Ordering::SeqCst) > before + 1 {
-                return;
-            }
-            thread::yield_now();
-        }
+        self.patience.blocks_until(|| self.seen.load(Ordering::SeqCst) > before + 5);
     }
 
     pub(crate) fn scope(&self, key: &Key) -> Vec<u8> {
@@ -248,12 +234,9 @@ impl Engine {
     /// what was read if it comes to that.
     pub(crate) fn is_unchanged_one_by_one(&self, tx: &Tx) -> bool {
         tx.overlay.reads().all(|(name, value)| {
+            let is_there = || self.disk().value(tx.space(), name).as_ref() == value;
             // What has been there is never taken away in the case at hand.
-            let looks = if value.is_some() { 2_000 } else { 1 };
-            (0..looks).any(|_| {
-                thread::yield_now();
-                self.disk().value(tx.space(), name).as_ref() == value
-            })
+            if value.is_some() { self.patience.blocks_until(is_there) } else { is_there() }
         })
     }
 
@@ -367,13 +350,19 @@ impl Engine {
         {
             return;
         }
-        others_go_on_until(|| self.disk().largest_held > Some(token)).await;
+        self.patience.until(|| self.disk().largest_held > Some(token)).await;
     }
 
-    /// Waits between the two halves of a purge until another has looked; in vain if there is none.
-    pub(crate) async fn purge_is_joined(&self) {
-        let number = self.purges.fetch_add(1, Ordering::SeqCst);
-        others_go_on_until(|| self.purges.load(Ordering::SeqCst) > number + 1).await;
+    /// Waits between the two halves of a purge until somebody has been at what was due, or another purge has looked.
+    pub(crate) async fn purge_is_overtaken(&self, due: &[Vec<u8>], now: Timestamp) {
+        let number = self.purges.fetch_add(1, Ordering::SeqCst) + 1;
+        let is_taken = |disk: &Disk| {
+            let is_due = |scope| disk.records.get(scope).is_some_and(|(_, r)| r.is_purgeable(now));
+            !due.iter().all(is_due)
+        };
+        let by_a_caller = self.has(Fault::PurgeRemovesWhatItSaw);
+        let joined = || self.purges.load(Ordering::SeqCst) > number;
+        self.patience.until(|| if by_a_caller { is_taken(&self.disk()) } else { joined() }).await;
     }
 
     /// Locks a key for one call in a way that a dropped call does not undo.

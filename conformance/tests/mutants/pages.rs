@@ -39,7 +39,7 @@ pub(crate) async fn purge(engine: &Engine, limit: usize) -> Result<Purged, Error
         Some(Fault::PurgeWithoutLimit) => usize::MAX,
         Some(Fault::PurgeTakesOneMore) => limit.saturating_add(1),
         Some(Fault::PurgeCutAtAHundred) => limit.min(100),
-        Some(Fault::LimitOverflows) => (limit + 1) - 1,
+        Some(Fault::LimitOverflows) => limit.checked_add(1).unwrap() - 1,
         _ => limit,
     };
     let looks = if engine.has(Fault::PurgeLimitsItsLooks) { limit } else { usize::MAX };
@@ -57,7 +57,7 @@ pub(crate) async fn purge(engine: &Engine, limit: usize) -> Result<Purged, Error
         }
         due
     };
-    engine.purge_is_joined().await;
+    engine.purge_is_overtaken(&due, now).await;
     Ok(remove(engine, &mut engine.disk(), &due, now, limit))
 }
 

@@ -162,7 +162,17 @@ impl Reference {
             let after = change.clone().stamp(seen.record.as_ref(), seen.now, || Ok(Token::MAX))?;
             lock(&self.records).insert(self.engine.scope(key), after);
         }
-        if self.has(Fault::RecordNotCompared) || self.has(Fault::ReadsNotCompared) {
+        let needs_a_race = matches!(
+            self.engine.fault,
+            Some(
+                Fault::RecordNotCompared
+                    | Fault::ReadsNotCompared
+                    | Fault::NotAskedAgain
+                    | Fault::LoserToldItWon
+                    | Fault::LoserToldAnError
+            )
+        );
+        if needs_a_race {
             // As any engine that is not in this process: others go on between the look and the commit.
             yield_now().await;
         }

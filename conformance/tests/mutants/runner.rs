@@ -27,15 +27,18 @@ pub(crate) enum Ended {
     Hung,
 }
 
-/// Runs each case on a store with its fault; one that takes as long as `bound` hangs.
-pub(crate) fn run_all(pairs: &[(Fault, Case)], bound: Duration) -> Vec<(Fault, String, Ended)> {
+/// Runs each case on a store with its fault; one that takes as long as the fault's `bound` hangs.
+pub(crate) fn run_all(
+    pairs: &[(Fault, Case)],
+    bound: impl Fn(Fault) -> Duration + Sync,
+) -> Vec<(Fault, String, Ended)> {
     silence();
     let (queue, ended) = (Mutex::new(pairs.iter()), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..THREADS {
             let work = || {
                 while let Some((fault, case)) = { lock(&queue).next() } {
-                    let how = run(*fault, case, bound);
+                    let how = run(*fault, case, bound(*fault));
                     lock(&ended).push((*fault, format!("{}::{}", case.group, case.name), how));
                 }
             };
