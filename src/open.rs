@@ -91,8 +91,8 @@ fn unknown_scheme(scheme: &str, rest: &str) -> Error {
     }
     let known = SCHEMES.map(|(known, _)| format!("`{known}:`")).join(", ");
     // Before an `@`, what looks like a scheme may be a part of a password.
-    let shown = if rest.contains('@') { "it begins" } else { &format!("`{scheme}:` begins it") };
-    invalid("URL", format!("{shown} with no scheme that is known: use one of {known}"))
+    let shown = if rest.contains('@') { "its scheme" } else { &format!("`{scheme}:`") };
+    invalid("URL", format!("{shown} is no scheme that is known: use one of {known}"))
 }
 
 /// The value of an option that is a number of milliseconds.

@@ -227,7 +227,8 @@ impl<S: Store> Idem<S> {
     /// and no key runs that would not have run without it.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidSetting`] for a limit of zero; the store's own.
+    /// [`ErrorKind::InvalidSetting`] for a limit of zero; the store's own, if nothing was removed. What fails later is told
+    /// by the next purge.
     ///
     /// # Cancel safety
     /// What was removed until then stays removed.

@@ -58,7 +58,7 @@ pub trait Store: Send + Sync + 'static {
     /// Removes at most `limit` records that [`Record::is_purgeable`]. Effects stay.
     ///
     /// # Errors
-    /// The store's own. What was removed until then stays removed.
+    /// The store's own, if nothing was removed. What fails later ends the purge, and its count is told.
     async fn purge(&self, limit: usize) -> Result<Purged, Error>;
 
     /// The committed value under `name` in `space`.
@@ -102,7 +102,8 @@ pub trait Store: Send + Sync + 'static {
 pub struct Purged {
     /// Records removed.
     pub removed: usize,
-    /// Whether the limit ended it, so that there may be more to remove.
+    /// Whether there may be more to remove, since the limit ended it, or a failure after something was removed. If not,
+    /// nobody has left what could be removed when it began.
     pub more: bool,
 }
 

@@ -141,8 +141,8 @@ impl Errand for Sent {
     ) -> Result<Vec<Result<Applied, Failure>>, Failure> {
         let Some(first) = errands.first() else { return Ok(Vec::new()) };
         let counts: String = errands.iter().map(|errand| errand.count).collect();
-        let not_after = errands.iter().map(|errand| errand.not_after).min();
-        let not_after = not_after.unwrap_or(first.not_after);
+        let earliest = |until: Timestamp, errand: &Self| until.min(errand.not_after);
+        let not_after = errands.iter().fold(first.not_after, earliest);
         let question = Question::until(not_after, first.nonce, &counts);
         let answer = link.send_whole(connection, &command(errands, &question)).await?;
         let each = question.answer(answer).and_then(|answer| answer.each(errands.len()));

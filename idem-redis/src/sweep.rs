@@ -200,33 +200,55 @@ pub(crate) async fn list(
 
 /// Removes at most `limit` records that may go. One that cannot be read stays.
 pub(crate) async fn purge(store: &Inner, limit: usize) -> Result<Purged, Error> {
-    let mut sweep = Sweep::start(store, None).await?;
     let mut removed = 0;
-    while removed < limit {
+    match remove_due(store, limit, &mut removed).await {
+        // What failed fails the next purge as well, which can say that nothing was done.
+        Err(_) if removed > 0 => Ok(Purged::new(removed, true)),
+        more => Ok(Purged::new(removed, more?)),
+    }
+}
+
+/// Removes what is due, and counts it; whether there may be more.
+async fn remove_due(store: &Inner, limit: usize, removed: &mut usize) -> Result<bool, Error> {
+    let mut sweep = Sweep::start(store, None).await?;
+    while *removed < limit {
         let names = sweep.take(AT_ONCE).await?;
         if names.is_empty() {
-            return Ok(Purged::new(removed, false));
+            return Ok(false);
         }
         let found = join_all(names.into_iter().map(|name| find(store, name))).await;
-        let found: Vec<_> =
-            found.into_iter().filter_map(Result::transpose).collect::<Result<_, _>>()?;
-        let mut due = found.iter().filter_map(|found| {
+        let (found, unseen) = good_of(found);
+        let mut due = found.iter().flatten().filter_map(|found| {
             let record = found.record.as_ref().ok()?;
             record.is_purgeable(found.now).then_some((found, record))
         });
         loop {
             // What another has taken meanwhile makes room for the next.
-            let some: Vec<_> = due.by_ref().take(limit - removed).collect();
+            let some: Vec<_> = due.by_ref().take(limit - *removed).collect();
             if some.is_empty() {
                 break;
             }
             let removals = some.into_iter().map(|(found, record)| remove(store, found, record));
-            for was_removed in join_all(removals).await {
-                removed += usize::from(was_removed?);
-            }
+            let (were_removed, failed) = good_of(join_all(removals).await);
+            *removed += were_removed.into_iter().filter(|was_removed| *was_removed).count();
+            failed.map_or(Ok(()), Err)?;
         }
+        unseen.map_or(Ok(()), Err)?;
     }
-    Ok(Purged::new(removed, true))
+    Ok(true)
+}
+
+/// What went well, and the first failure.
+fn good_of<T>(results: Vec<Result<T, Error>>) -> (Vec<T>, Option<Error>) {
+    let mut failure = None;
+    let keep = |result: Result<T, Error>| match result {
+        Ok(good) => Some(good),
+        Err(error) => {
+            failure.get_or_insert(error);
+            None
+        }
+    };
+    (results.into_iter().filter_map(keep).collect(), failure)
 }
 
 /// Removes a record unless another has taken its place; whether it was removed.

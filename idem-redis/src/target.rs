@@ -173,8 +173,8 @@ fn info(url: &str) -> Result<ConnectionInfo, Error> {
     Ok(info.set_tcp_settings(tcp()))
 }
 
-/// Nothing waits for what was sent before to be acknowledged: callers share a connection, and the one of two that
-/// comes second would wait for the first one's reply as well, where that takes as long as a network does.
+/// Without Nagle's algorithm (`TCP_NODELAY`): with it the second of two callers on a connection would wait until the
+/// first one's command is acknowledged, which is when its reply comes.
 fn tcp() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }

@@ -121,7 +121,8 @@ impl<'c> Tables<'c> {
     /// Removes at most `limit` records that may be purged, and returns how many; if fewer, there are no more.
     ///
     /// Each is looked at once more by its key. What is damaged stays, and so does what a damaged order leads to: neither
-    /// is a reason for a new run. So does what a row of the user's refers to.
+    /// is a reason for a new run. So does what a row of the user's refers to, unless by a reference that is looked at when
+    /// the purge commits: that fails it.
     pub(crate) fn purge(&self, now: Timestamp, limit: usize) -> Result<usize, Error> {
         let (mut removed, mut kept) = (0, 0);
         while removed < limit {

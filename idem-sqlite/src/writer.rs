@@ -174,7 +174,8 @@ impl Writer {
                 Err(error) => ended.with_source(error),
             });
         }
-        if was_exposed && !schema::is_whole(self.connection()).unwrap_or(false) {
+        // An effect that has failed is rolled back.
+        if was_exposed && change.is_ok() && !schema::is_whole(self.connection()).map_err(failed)? {
             let problem = "the effect has taken idem's own tables out of the schema";
             return Err(Error::nothing_done(ErrorKind::Effect).with_source(problem));
         }

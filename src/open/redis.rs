@@ -34,7 +34,7 @@ pub(super) async fn open(scheme: &str, url: Url<'_>) -> Result<Arc<DynStore>, Er
             // What follows an `&` in its password looks like an option: so none is shown.
             true => invalid(
                 "option",
-                format!("one is not acceptable: of a socket it has {ALL_OF_SOCKETS}; in a password write `&` as %26"),
+                format!("one is unknown or has a bad value: the URL of a socket takes {ALL_OF_SOCKETS}; in a password write `&` as %26"),
             ),
             false => error,
         })?;

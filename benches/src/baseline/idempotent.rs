@@ -1,7 +1,7 @@
 //! By the crate `idempotent` on Redis, as its docs say: `try_insert` claims the key, by a script; the effect is
 //! a `SET` of the order, on a connection beside the crate's; `complete` stores the result, by another script.
 //!
-//! All callers share one store. If the key is taken, the entry's fingerprint is compared, and the result of a
+//! All callers share one store, whose connection is without Nagle's algorithm, as idem's is. If the key is taken, the entry's fingerprint is compared, and the result of a
 //! completed one decoded from JSON; one in processing is asked for again after a millisecond, since the crate
 //! leaves waiting to its caller. It has no marks.
 

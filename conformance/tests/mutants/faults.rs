@@ -124,9 +124,9 @@ faults! {
     EffectBeforeReceipt: an_error_between_effect_and_receipt_leaves_neither a_caller_dropped_at_any_await_leaves_the_key_whole,
     /// The receipt is committed on its own, and the effect after it.
     ReceiptBeforeEffect: a_caller_dropped_at_any_await_leaves_the_key_whole,
-    /// The receipt is committed, and the effect in a second transaction, while the key is locked.
+    /// The receipt is committed, and the effect in a second transaction, while the store is locked.
     ReceiptThenEffectLocked: an_effect_and_its_receipt_are_seen_together,
-    /// The effect is committed, and its receipt in a second transaction, while the key is locked.
+    /// The effect is committed, and its receipt in a second transaction, while the store is locked.
     EffectThenReceiptLocked: an_effect_and_its_receipt_are_seen_together,
     /// A row is inserted and committed before the effect, and an error leaves it.
     PlaceholderBeforeEffect: a_retry_after_an_error_creates_one_effect,

@@ -247,8 +247,8 @@ impl<M, T> Delivery<M, T> {
         Self { event_id: event_id.into(), message, tag, attempt: 1 }
     }
 
-    /// The same as the delivery of that number, from 1. The queue counts them: a message whose number does not grow is
-    /// never [set aside](Queue::set_aside) for its failures.
+    /// The same as the delivery of that number, from 1. The queue counts them: a message whose number does not grow never
+    /// comes to a limit above one, and so is not [set aside](Queue::set_aside) for its failures.
     #[must_use]
     pub fn attempt(mut self, attempt: u32) -> Self {
         self.attempt = attempt;

@@ -1,6 +1,11 @@
 //! Users that may not do all that the store does: they are told so, and nothing is done by halves.
 
-use idem_core::{Certainty, Error, ErrorKind, Outcome, Transaction, consumer::Recorder};
+use std::time::Duration;
+
+use idem_core::{
+    Certainty, Error, ErrorKind, Key, ManualClock, Outcome, Purged, Request, Timestamp,
+    Transaction, consumer::Recorder,
+};
 use idem_redis::{RedisBuilder, RedisStore, RedisTransaction, testing::Server};
 
 use crate::setup::*;
@@ -86,4 +91,24 @@ async fn a_user_that_lacks_one_right_gets_nothing_done_by_halves() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn a_purge_that_fails_says_first_what_it_has_removed() {
+    let server = Server::start().unwrap();
+    let clock = ManualClock::at(Timestamp::from_millis(1_000_000));
+    let builder = RedisStore::builder().clock(clock.clone());
+    let idem =
+        limited(&server, builder, &["resetkeys", "~idem:{tnorth}:*", "~idem:{tsouth}:*"]).await;
+    for tenant in ["north", "south"] {
+        let request = Request::new(Key::new(tenant, "order", "k").unwrap());
+        let made = idem.execute(&request, |_| Ok(1)).await.unwrap();
+        assert_eq!(made, Outcome::Created(1));
+    }
+    clock.advance(Duration::from_secs(30 * 24 * 60 * 60));
+    server.command(&["ACL", "SETUSER", "app", "resetkeys", "~idem:{tnorth}:*"]).unwrap();
+    assert_eq!(idem.purge(10).await.unwrap(), Purged::new(1, true));
+    is_denied(idem.purge(10).await.unwrap_err());
+    server.command(&["ACL", "SETUSER", "app", "~idem:{tsouth}:*"]).unwrap();
+    assert_eq!(idem.purge(10).await.unwrap(), Purged::new(1, false));
 }
