@@ -35,6 +35,11 @@ impl Target {
     ///
     /// No error shows the URL: it may hold a password.
     pub(crate) fn of(url: &str, options: &Options) -> Result<Self, Error> {
+        if url.chars().any(char::is_control) || url.trim() != url {
+            return Err(invalid(
+                "it has a control character, or begins or ends with a space: leave it out",
+            ));
+        }
         let (scheme, rest) = url
             .split_once("://")
             .ok_or_else(|| invalid("begin it with `redis://` or one of its kind"))?;
@@ -170,6 +175,12 @@ fn info(url: &str) -> Result<ConnectionInfo, Error> {
              open by `idem_store::open`",
         ));
     }
+    let settings = info.redis_settings();
+    if settings.username().is_some() && settings.password().is_none() {
+        return Err(invalid(
+            "it names a user without a password, whom nobody would log in: a user of `nopass` takes any",
+        ));
+    }
     Ok(info.set_tcp_settings(tcp()))
 }
 
@@ -224,13 +235,17 @@ mod tests {
     use super::*;
 
     fn target(url: &str) -> Target {
+        of(url).unwrap()
+    }
+
+    fn of(url: &str) -> Result<Target, Error> {
         let second = Duration::from_secs(1);
         let options = Options {
             timeouts: Timeouts { connection: second, response: second },
             #[cfg(feature = "tls")]
             root_certificates: None,
         };
-        Target::of(url, &options).unwrap()
+        Target::of(url, &options)
     }
 
     #[test]
@@ -243,6 +258,25 @@ mod tests {
         for url in urls {
             let Target::Single { client, .. } = target(url) else { panic!("{url} is one server") };
             assert!(client.get_connection_info().tcp_settings().nodelay(), "{url}");
+        }
+    }
+
+    #[test]
+    fn what_the_driver_would_leave_out_is_refused() {
+        for url in [
+            "redis://bob@localhost:1",
+            "redis+unix:///tmp/socket?user=bob",
+            "redis://local\nhost:1",
+            "redis://localhost:1\t",
+            "redis://localhost:1 ",
+            " redis://localhost:1",
+        ] {
+            let error = of(url).err().unwrap();
+            let is_url = matches!(error.kind(), ErrorKind::InvalidSetting { field: "URL", .. });
+            assert!(is_url, "{url:?}: {error:?}");
+        }
+        for url in ["redis://bob:x@localhost:1", "redis://:x@localhost:1", "redis://localhost:1"] {
+            assert!(of(url).is_ok(), "{url:?}");
         }
     }
 

@@ -64,7 +64,10 @@ pub(crate) fn is_busy(error: &rusqlite::Error) -> bool {
 
 /// Whether a constraint refused a statement: one of the user's, a reference say.
 pub(crate) fn is_refused(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::ConstraintViolation | ErrorCode::AuthorizationForStatementDenied)
+    )
 }
 
 pub(crate) fn is_interrupt(error: &rusqlite::Error) -> bool {

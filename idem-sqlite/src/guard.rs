@@ -39,6 +39,8 @@ struct Shared {
     mode: AtomicU8,
     /// An effect has tried to control the transaction.
     defied: AtomicBool,
+    /// An effect has made what may run in the store's own statements.
+    has_trigger: AtomicBool,
 }
 
 impl Guard {
@@ -47,7 +49,12 @@ impl Guard {
         let guard = Self::default();
         let authorizer = guard.clone();
         connection.authorizer(Some(move |context: AuthContext<'_>| {
-            if !authorizer.is(Mode::Effect) || may_effect(&context) {
+            // A trigger of the user's runs in the store's statements too, where a reference cascades.
+            let is_stores = !authorizer.is(Mode::Effect) && context.accessor.is_none();
+            if is_stores || may_effect(&context) {
+                if makes_a_trigger(&context) {
+                    authorizer.0.has_trigger.store(true, Ordering::SeqCst);
+                }
                 return Authorization::Allow;
             }
             if controls_transaction(&context) {
@@ -74,6 +81,11 @@ impl Guard {
     /// It was refused, but an effect that swallows the refusal may believe that it has committed.
     pub(crate) fn take_defied(&self) -> bool {
         self.0.defied.swap(false, Ordering::SeqCst)
+    }
+
+    /// Whether an effect has made a trigger, or a reference, which acts as one, since this was asked last.
+    pub(crate) fn take_trigger(&self) -> bool {
+        self.0.has_trigger.swap(false, Ordering::SeqCst)
     }
 
     fn is(&self, mode: Mode) -> bool {
@@ -112,6 +124,15 @@ const PRAGMAS: [&str; 13] = [
 
 fn controls_transaction(context: &AuthContext<'_>) -> bool {
     matches!(context.action, AuthAction::Transaction { .. } | AuthAction::Savepoint { .. })
+}
+
+fn makes_a_trigger(context: &AuthContext<'_>) -> bool {
+    matches!(
+        context.action,
+        AuthAction::CreateTrigger { .. }
+            | AuthAction::CreateTable { .. }
+            | AuthAction::AlterTable { .. }
+    )
 }
 
 /// Whether an effect may prepare this: anything but transaction control, other databases, pragmas that

@@ -73,6 +73,7 @@ mod job;
 mod location;
 mod novelty;
 mod options;
+mod purge;
 mod queue;
 #[cfg(test)]
 mod queue_tests;

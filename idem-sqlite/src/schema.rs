@@ -6,7 +6,9 @@ use std::{
 };
 
 use idem_core::{Error, ErrorKind};
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior};
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Row, TransactionBehavior, types::Value,
+};
 
 use crate::{
     SqliteBuilder, Synchronous, failure, location::Location, options::Config, sql::Sql,
@@ -102,11 +104,15 @@ pub(crate) fn reopen(config: &Config) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Whether idem's tables are in the schema, which is a table like others to who sets the connection so.
-pub(crate) fn is_whole(connection: &Connection) -> rusqlite::Result<bool> {
-    let sql = "SELECT count(*) FROM main.sqlite_schema WHERE type = 'table'
-               AND name IN ('idem_version', 'idem_token', 'idem_records', 'idem_values')";
-    connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map(|tables| tables == 4)
+/// What the schema says of idem's own tables, row by row: it is a table like others to who sets the connection so.
+pub(crate) type Own = Vec<[Value; 5]>;
+
+pub(crate) fn own(connection: &Connection) -> rusqlite::Result<Own> {
+    let sql = "SELECT type, name, tbl_name, rootpage, sql FROM main.sqlite_schema
+               WHERE substr(tbl_name, 1, length(?1)) = ?1 ORDER BY type, name, rootpage, sql";
+    let mut own = connection.prepare(sql)?;
+    let row = |row: &Row<'_>| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?]);
+    own.query_map([PREFIX], row)?.collect()
 }
 
 /// Makes idem's tables in the database of `connection` where they are missing.

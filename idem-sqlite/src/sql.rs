@@ -67,9 +67,10 @@ impl Sql {
             set_token: salted("UPDATE main.idem_token SET last = ?1"),
             // A lease that was renewed past its retention stays until its end.
             due: salted(
-                "SELECT kind, tenant, operation, key FROM main.idem_records
+                "SELECT kind, tenant, operation, key, expires_at FROM main.idem_records
                  WHERE expires_at <= ?1 AND (lease_until IS NULL OR lease_until <= ?1)
-                 ORDER BY expires_at LIMIT ?2 OFFSET ?3",
+                 AND (expires_at, kind, tenant, operation, key) > (?3, ?4, ?5, ?6, ?7)
+                 ORDER BY expires_at, kind, tenant, operation, key LIMIT ?2",
             ),
             list: salted(&format!(
                 "SELECT {COLUMNS}, kind, tenant, operation, key FROM main.idem_records

@@ -10,12 +10,8 @@ use idem_core::{
 };
 
 use crate::{
-    SqliteBuilder, SqliteTransaction, Synchronous, engine::Engine, location::Location,
-    writer::Writer,
+    SqliteBuilder, SqliteTransaction, Synchronous, engine::Engine, location::Location, purge::purge,
 };
-
-/// Records removed in one transaction of a purge, so that writers need not wait long.
-const PURGE_CHUNK: usize = 500;
 
 /// A store in a SQLite database that it shares with the user's own tables. A clone shares its connections.
 ///
@@ -112,22 +108,7 @@ impl Store for SqliteStore {
     }
 
     async fn purge(&self, limit: usize) -> Result<Purged, Error> {
-        let mut removed = 0;
-        while removed < limit {
-            let chunk = PURGE_CHUNK.min(limit - removed);
-            let purge =
-                move |writer: &mut Writer| writer.transact(|tables, now| tables.purge(now, chunk));
-            let purged = match self.engine().call(purge).await {
-                // It fails the next purge as well, which can say that nothing was done.
-                Err(_) if removed > 0 => return Ok(Purged::new(removed, true)),
-                purged => purged?,
-            };
-            removed += purged;
-            if purged < chunk {
-                return Ok(Purged::new(removed, false));
-            }
-        }
-        Ok(Purged::new(removed, true))
+        purge(self.engine(), limit).await
     }
 
     async fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error> {

@@ -1,11 +1,11 @@
 //! Reading and writing idem's own tables, inside whatever transaction the connection is in.
 
 use bytes::Bytes;
-use idem_core::{Cursor, Error, ErrorKind, Key, Page, Record, Space, Timestamp, Token};
+use idem_core::{Cursor, Error, Key, Page, Record, Space, Timestamp, Token};
 use rusqlite::{CachedStatement, Connection, params, types::ValueRef};
 
 use crate::{
-    failure::{damaged, failed, is_refused},
+    failure::{damaged, failed},
     record::{
         Columns, WIDTH, bears_from, column_of, damaged_at, is_of, key_of_row, of_row, token_of,
     },
@@ -116,56 +116,6 @@ impl<'c> Tables<'c> {
         let mut delete = self.prepare(&self.sql.delete)?;
         delete.execute((space.kind().as_str(), space.owner(), name))?;
         Ok(())
-    }
-
-    /// Removes at most `limit` records that may be purged, and returns how many; if fewer, there are no more.
-    ///
-    /// Each is looked at once more by its key. What is damaged stays, and so does what a damaged order leads to: neither
-    /// is a reason for a new run. So does what a row of the user's refers to, unless by a reference that is looked at when
-    /// the purge commits: that fails it.
-    pub(crate) fn purge(&self, now: Timestamp, limit: usize) -> Result<usize, Error> {
-        let (mut removed, mut kept) = (0, 0);
-        while removed < limit {
-            let due = self.due(now, limit - removed, kept)?;
-            if due.is_empty() {
-                break;
-            }
-            for key in due {
-                let record = key.and_then(|key| Ok(self.record(&key)?.map(|record| (key, record))));
-                match record {
-                    Ok(Some((key, record))) if record.is_purgeable(now) => {
-                        match self.set_record(&key, Some(&record), None) {
-                            Ok(()) => removed += 1,
-                            Err(error) if is_refused(&error) => kept += 1,
-                            Err(error) => return Err(failed(error)),
-                        }
-                    }
-                    Err(error) if !matches!(error.kind(), ErrorKind::Damaged { .. }) => {
-                        return Err(error);
-                    }
-                    _ => kept += 1,
-                }
-            }
-        }
-        Ok(removed)
-    }
-
-    /// At most `limit` keys, after those first, whose times say that they may be purged; an error for each that is none.
-    fn due(
-        &self,
-        now: Timestamp,
-        limit: usize,
-        first: usize,
-    ) -> Result<Vec<Result<Key, Error>>, Error> {
-        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        let mut due = self.prepare(&self.sql.due).map_err(failed)?;
-        let mut rows =
-            due.query((now.as_millis(), number(limit), number(first))).map_err(failed)?;
-        let mut keys = Vec::new();
-        while let Some(row) = rows.next().map_err(failed)? {
-            keys.push(key_of_row(row, 0));
-        }
-        Ok(keys)
     }
 
     /// At most `limit` records after the one that the cursor names, in the order of keys.

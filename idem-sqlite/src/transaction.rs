@@ -1,6 +1,6 @@
 //! What an effect writes through: SQL, and the portable part.
 
-use std::{cell::Cell, fmt};
+use std::{cell::OnceCell, fmt};
 
 use bytes::Bytes;
 use idem_core::{Error, Space, Transaction};
@@ -9,6 +9,7 @@ use rusqlite::{CachedStatement, Connection, Params, Result, Row, Statement};
 use crate::{
     failure::failed,
     guard::{Guard, Mode},
+    schema::{self, Own},
     sql::Sql,
     tables::Tables,
 };
@@ -29,8 +30,9 @@ pub struct SqliteTransaction {
     pub(crate) sql: Sql,
     /// The effect space of the key that is running.
     pub(crate) space: Option<Space>,
-    /// Whether an effect had the bare connection, and may have changed its settings.
-    pub(crate) exposed: Cell<bool>,
+    /// What the schema said of the store's own tables before an effect had the bare connection, if one had: it may have
+    /// changed that, and the connection's settings.
+    pub(crate) exposed: OnceCell<rusqlite::Result<Own>>,
 }
 
 impl fmt::Debug for SqliteTransaction {
@@ -105,7 +107,7 @@ impl SqliteTransaction {
     /// keeps the log from being shortened, and together with an interrupt the file locked, until the process ends.
     #[must_use]
     pub fn connection(&self) -> &Connection {
-        self.exposed.set(true);
+        self.exposed.get_or_init(|| schema::own(&self.connection));
         &self.connection
     }
 

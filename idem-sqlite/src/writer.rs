@@ -1,6 +1,6 @@
 //! The write connection: beginning, running one step, committing.
 
-use std::{cell::Cell, sync::Arc, time::Duration};
+use std::{cell::OnceCell, sync::Arc, time::Duration};
 
 use idem_core::{Change, Committed, Error, ErrorKind, Key, Record, Timestamp, run_step};
 use rusqlite::{Connection, ErrorCode};
@@ -12,7 +12,8 @@ use crate::{
     guard::{Guard, Mode, Settings},
     job::StepJob,
     options::Config,
-    reentry, schema,
+    reentry,
+    schema::{self, Own},
     sql::Sql,
     tables::Tables,
 };
@@ -163,8 +164,8 @@ impl Writer {
             guard.within(Mode::Effect, || run_step(&mut *job.step, transaction, before, now))
         });
         // Before anything else runs on the connection: not even the rest of its group may notice.
-        let was_exposed = self.transaction.exposed.replace(false);
-        if was_exposed {
+        let exposed = self.transaction.exposed.take();
+        if exposed.is_some() {
             self.restore_settings();
         }
         if guard.take_defied() {
@@ -174,12 +175,33 @@ impl Writer {
                 Err(error) => ended.with_source(error),
             });
         }
+        let has_trigger = guard.take_trigger();
         // An effect that has failed is rolled back.
-        if was_exposed && change.is_ok() && !schema::is_whole(self.connection()).map_err(failed)? {
-            let problem = "the effect has taken idem's own tables out of the schema";
-            return Err(Error::nothing_done(ErrorKind::Effect).with_source(problem));
+        let change = change?;
+        let problem = self.harm(exposed, has_trigger)?;
+        match problem {
+            Some(problem) => Err(Error::nothing_done(ErrorKind::Effect).with_source(problem)),
+            None => Ok(change),
         }
-        change
+    }
+
+    /// What an effect has done to the store's own tables, or would have the store do.
+    fn harm(
+        &self,
+        exposed: Option<rusqlite::Result<Own>>,
+        has_trigger: bool,
+    ) -> Result<Option<&'static str>, Error> {
+        if let Some(before) = exposed
+            && before.map_err(failed)? != schema::own(self.connection()).map_err(failed)?
+        {
+            return Ok(Some("the effect has changed idem's own tables in the schema"));
+        }
+        if has_trigger && self.tables().check().is_err() {
+            return Ok(Some(
+                "the effect has made a trigger that writes to idem's tables when the store does",
+            ));
+        }
+        Ok(None)
     }
 
     fn write(
@@ -317,7 +339,7 @@ fn guard(
     checkpoints.watch(&mut connection)?;
     let settings = Settings::of(&connection)?;
     let guard = Guard::install(&mut connection)?;
-    let (sql, exposed) = (Sql::new(), Cell::new(false));
+    let (sql, exposed) = (Sql::new(), OnceCell::new());
     Ok((SqliteTransaction { connection, guard, sql, space: None, exposed }, settings))
 }
 

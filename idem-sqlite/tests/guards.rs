@@ -6,7 +6,8 @@
 use std::time::{Duration, Instant};
 
 use idem_core::{
-    Certainty, EffectError, Error, ErrorKind, Idem, Key, Outcome, Request, consumer::Recorder,
+    Certainty, EffectError, Error, ErrorKind, Idem, Key, Outcome, Purged, Request,
+    consumer::Recorder,
 };
 use idem_sqlite::{SqliteStore, SqliteTransaction};
 use rusqlite::{Connection, config::DbConfig, limits::Limit};
@@ -117,55 +118,114 @@ async fn idems_tables_cannot_be_taken_out_of_the_schema() {
     Connection::open(&path).unwrap().execute_batch(index).unwrap();
     let exposed = |tx: &mut SqliteTransaction| Ok(i64::from(tx.connection().is_autocommit()));
     assert_eq!(world.run("exposed", exposed).await.unwrap(), Outcome::Created(0));
-    let effect = |tx: &mut SqliteTransaction| {
-        insert(tx)?;
-        let connection = tx.connection();
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false)?;
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, true)?;
-        connection.execute("DELETE FROM sqlite_schema WHERE tbl_name LIKE 'idem_%'", [])?;
-        Ok(2)
-    };
-    let error = world.run("hostile", effect).await.unwrap_err();
-    assert!(error.with_causes().to_string().contains("idem's own tables"), "{error:?}");
-    assert_eq!((error.certainty(), world.orders()), (Certainty::NothingDone, 1));
+    for hostile in [
+        "DELETE FROM sqlite_schema WHERE tbl_name LIKE 'idem_%'",
+        "DELETE FROM sqlite_schema WHERE name = 'idem_records_expiry'",
+        "UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = 'idem_values')
+         WHERE name = 'idem_records'",
+        "UPDATE sqlite_schema SET sql = replace(sql, 'tenant', 'tenants') WHERE name = 'idem_records'",
+        "INSERT INTO sqlite_schema VALUES ('trigger', 'wipe', 'idem_records', 0,
+         'CREATE TRIGGER wipe AFTER INSERT ON idem_records BEGIN DELETE FROM idem_records; END')",
+    ] {
+        let effect = move |tx: &mut SqliteTransaction| {
+            insert(tx)?;
+            let connection = tx.connection();
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false)?;
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, true)?;
+            connection.execute(hostile, [])?;
+            Ok(2)
+        };
+        let error = world.idem.execute(&request("hostile"), effect).await.unwrap_err();
+        assert!(error.with_causes().to_string().contains("idem's own tables"), "{error:?}");
+        assert_eq!((error.certainty(), world.orders()), (Certainty::NothingDone, 1), "{hostile}");
+        assert_eq!(world.run("before", insert).await.unwrap(), Outcome::Replayed(1), "{hostile}");
+    }
     world.idem.close().await.unwrap();
     let store = SqliteStore::open(&path).await.unwrap();
     let again = Idem::new(store).execute(&request("before"), insert).await.unwrap();
     assert_eq!(again, Outcome::Replayed(1));
 }
 
-#[tokio::test]
-async fn a_row_that_refers_to_a_receipt_holds_up_no_other_purge() {
-    let world = World::new().await;
-    let refer = |tx: &mut SqliteTransaction| {
-        tx.connection().execute_batch(
-            "CREATE TABLE links (kind TEXT, tenant TEXT, operation TEXT, key TEXT,
-             FOREIGN KEY (kind, tenant, operation, key) REFERENCES idem_records)",
-        )?;
+/// Makes a table whose rows refer to receipts, by what `more` says besides, and has a row refer to `linked`.
+async fn link(world: &World, more: &'static str) {
+    let refer = move |tx: &mut SqliteTransaction| {
+        let columns = "kind TEXT, tenant TEXT, operation TEXT, key TEXT";
+        tx.connection().execute_batch(&format!(
+            "CREATE TABLE links ({columns},
+             FOREIGN KEY (kind, tenant, operation, key) REFERENCES idem_records {more}"
+        ))?;
         tx.execute("INSERT INTO links VALUES ('request', '', 'order', 'linked')", [])?;
         Ok(0)
     };
-    let short = |name| request(name).retain(Duration::from_millis(1));
+    let linked = world.idem.execute(&request("refer"), refer).await.unwrap();
+    assert_eq!(linked, Outcome::Created(0));
+}
+
+/// Runs three keys that are soon due, and links one of them.
+async fn linked_world(more: &'static str) -> World {
+    let world = World::new().await;
     for name in ["a", "linked", "z"] {
-        assert!(matches!(
-            world.idem.execute(&short(name), insert).await.unwrap(),
-            Outcome::Created(_)
-        ));
+        let made = world.idem.execute(&short(name), insert).await.unwrap();
+        assert!(matches!(made, Outcome::Created(_)), "{made:?}");
     }
-    assert_eq!(world.run("refer", refer).await.unwrap(), Outcome::Created(0));
-    let purged = async {
-        let mut removed = 0;
-        while removed < 2 {
-            removed += world.idem.purge(10).await.unwrap().removed;
+    link(&world, more).await;
+    tokio::time::timeout(Duration::from_secs(20), async {
+        while world.idem.receipt(short("z").key()).await.unwrap().is_some() {
             tokio::task::yield_now().await;
         }
-        removed
+    })
+    .await
+    .expect("the last of them expires");
+    world
+}
+
+#[tokio::test]
+async fn a_trigger_that_would_write_to_idems_tables_with_the_store_is_refused() {
+    let world = World::new().await;
+    let effect = |tx: &mut SqliteTransaction| {
+        tx.connection().execute_batch(
+            "CREATE TABLE links (kind TEXT, tenant TEXT, operation TEXT, key TEXT,
+             FOREIGN KEY (kind, tenant, operation, key) REFERENCES idem_records ON DELETE CASCADE);
+             CREATE TRIGGER wipe AFTER DELETE ON links BEGIN DELETE FROM idem_records; END",
+        )?;
+        Ok(1)
     };
-    let removed = tokio::time::timeout(Duration::from_secs(20), purged).await;
-    assert_eq!(removed.expect("the two others have expired"), 2);
-    assert_eq!(world.idem.list(None, 10).await.unwrap().records.len(), 1, "what is live");
-    let kept = world.idem.execute(&short("linked"), insert).await.unwrap();
-    assert!(matches!(kept, Outcome::Created(_)), "it has expired all the same: {kept:?}");
+    let error = world.run("hostile", effect).await.unwrap_err();
+    assert!(error.with_causes().to_string().contains("a trigger"), "{error:?}");
+    assert_eq!(error.certainty(), Certainty::NothingDone);
+    // Made by other means, it has its way with no statement of the store's.
+    let sql = "CREATE TABLE links (kind TEXT, tenant TEXT, operation TEXT, key TEXT,
+               FOREIGN KEY (kind, tenant, operation, key) REFERENCES idem_records ON DELETE CASCADE);
+               CREATE TRIGGER wipe AFTER DELETE ON links BEGIN DELETE FROM idem_records; END;
+               INSERT INTO links VALUES ('request', '', 'order', 'linked')";
+    assert_eq!(world.run("linked", insert).await.unwrap(), Outcome::Created(1));
+    assert_eq!(world.run("other", insert).await.unwrap(), Outcome::Created(2));
+    Connection::open(world.folder.path().join("store.db")).unwrap().execute_batch(sql).unwrap();
+    let error = world.idem.forget(request("linked").key()).await.unwrap_err();
+    assert_eq!(error.certainty(), Certainty::NothingDone, "{error:?}");
+    assert_eq!(world.run("linked", insert).await.unwrap(), Outcome::Replayed(1));
+    assert_eq!(world.run("other", insert).await.unwrap(), Outcome::Replayed(2));
+}
+
+fn short(name: &str) -> Request {
+    request(name).retain(Duration::from_millis(1))
+}
+
+#[tokio::test]
+async fn a_row_that_refers_to_a_receipt_holds_up_no_other_purge() {
+    for more in [
+        ")",
+        "DEFERRABLE INITIALLY DEFERRED)",
+        "ON DELETE CASCADE);
+         CREATE TRIGGER keep BEFORE DELETE ON links BEGIN SELECT RAISE(ROLLBACK, 'links stay'); END",
+    ] {
+        let world = linked_world(more).await;
+        assert_eq!(world.idem.purge(10).await.unwrap(), Purged::new(2, false), "{more}");
+        assert_eq!(world.idem.purge(10).await.unwrap(), Purged::new(0, false), "{more}");
+        let live = world.idem.list(None, 10).await.unwrap().records;
+        assert_eq!(live.len(), 1, "what is live stays: {more}");
+        assert_eq!(world.run("refer", insert).await.unwrap(), Outcome::Replayed(0), "{more}");
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,9 @@ use form_urlencoded::byte_serialize;
 use idem_core::{DynStore, Error, erase};
 use idem_redis::{RedisBuilder, RedisStore};
 
-use super::{Url, bad_value, invalid, millis};
+use super::{Url, invalid, millis};
+
+const MILLIS: &str = "a number of milliseconds";
 
 const OPTIONS: &str = "`prefix`, `speculative`, `connection_timeout_ms` and `response_timeout_ms`";
 
@@ -46,17 +48,24 @@ fn with_option(builder: RedisBuilder, name: &str, value: &str) -> Result<RedisBu
     Ok(match name {
         "prefix" => builder.prefix(value),
         "speculative" => {
-            let speculative =
-                value.parse().map_err(|_| bad_value(name, value, "`true` or `false`"))?;
-            builder.speculative(speculative)
+            builder.speculative(value.parse().map_err(|_| bad(name, "`true` or `false`"))?)
         }
-        "connection_timeout_ms" => builder.connection_timeout(millis(name, value)?),
-        "response_timeout_ms" => builder.response_timeout(millis(name, value)?),
-        // Its name is not shown: what follows a `?` in a password looks like one, if the URL was cut before its `@`.
+        "connection_timeout_ms" => {
+            builder.connection_timeout(millis(name, value).map_err(|_| bad(name, MILLIS))?)
+        }
+        "response_timeout_ms" => {
+            builder.response_timeout(millis(name, value).map_err(|_| bad(name, MILLIS))?)
+        }
+        // Its name is not shown, nor the value of any: what follows a `?` in a password looks like an option, if the
+        // URL was cut before its `@`.
         _ => {
             let problem =
                 format!("one is unknown: it has {OPTIONS}; in a password write `?` as %3F");
             return Err(invalid("option", problem));
         }
     })
+}
+
+fn bad(name: &str, wanted: &str) -> Error {
+    invalid("option", format!("`{name}` has another value: give {wanted}"))
 }
