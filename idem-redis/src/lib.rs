@@ -59,7 +59,9 @@
 //! # Purging and listing
 //! Under the server's clock the server removes by itself what may be purged: [`Store::purge`](idem_core::Store::purge)
 //! only does it a minute sooner, and looks at every record for that. Both go by SCAN: a key may be listed twice
-//! while the server resizes its table, and missed if its slot is moved to another server meanwhile.
+//! while the server resizes its table, and missed if its slot is moved to another server meanwhile, or the server
+//! started again between two pages: then begin a listing anew. A purge whose connection was opened again says that there
+//! may be more. After a lost answer it may count what another purge removed.
 //!
 //! # Damage
 //! Records bear a checksum. One that was changed or cut, or that another type lies in place of, is an error of every

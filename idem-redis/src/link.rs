@@ -163,6 +163,11 @@ impl Link {
         self.shared.target.first_host()
     }
 
+    /// How often a connection was tried to be opened.
+    pub(crate) fn tries(&self) -> u64 {
+        self.shared.tries.load(Ordering::Acquire)
+    }
+
     pub(crate) fn is_cluster(&self) -> bool {
         self.shared.target.is_cluster()
     }

@@ -82,6 +82,10 @@ struct Sweep<'s> {
     store: &'s Inner,
     nodes: Vec<Node>,
     place: Option<Place>,
+    /// How often a connection had been tried to be opened when the node's first batch came.
+    tries: u64,
+    /// Whether a server may have been started again meanwhile: it goes on elsewhere with the same cursor.
+    may_have_missed: bool,
 }
 
 impl<'s> Sweep<'s> {
@@ -97,7 +101,7 @@ impl<'s> Sweep<'s> {
                 Some(place)
             }
         };
-        Ok(Self { store, nodes, place })
+        Ok(Self { store, nodes, place, tries: 0, may_have_missed: false })
     }
 
     /// The next name; none at the end.
@@ -112,6 +116,11 @@ impl<'s> Sweep<'s> {
                 continue;
             }
             let (scan, names) = scan(self.store, &place.node, place.scan).await?;
+            let tries = self.store.link.tries();
+            if place.scan == 0 {
+                self.tries = tries;
+            }
+            self.may_have_missed |= tries != self.tries;
             place.scan = scan;
             place.is_last = scan == 0;
             place.left = names;
@@ -214,7 +223,7 @@ async fn remove_due(store: &Inner, limit: usize, removed: &mut usize) -> Result<
     while *removed < limit {
         let names = sweep.take(AT_ONCE).await?;
         if names.is_empty() {
-            return Ok(false);
+            return Ok(sweep.may_have_missed);
         }
         let found = join_all(names.into_iter().map(|name| find(store, name))).await;
         let (found, unseen) = good_of(found);

@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use idem_core::{
-    Certainty, Change, ErrorKind, Outcome, Store,
+    Certainty, Change, ErrorKind, ManualClock, Outcome, Purged, Store, Timestamp,
     consumer::{Marked, Recorder},
 };
 use idem_redis::{
-    RedisTransaction,
-    testing::{Mode, Proxy, Server},
+    RedisStore, RedisTransaction,
+    testing::{Mode, Moment, Proxy, Server},
 };
 
 use uuid::Uuid;
@@ -243,4 +243,25 @@ async fn a_completion_that_is_forgotten_before_it_is_found_is_unknown() {
     let error = within("the answer", completing).await.unwrap().unwrap_err();
     assert_eq!(error.error().certainty(), Certainty::Unknown, "{error:?}");
     assert_eq!(count(&idem, "a").await, 1);
+}
+
+#[tokio::test]
+async fn a_purge_whose_connection_was_opened_again_says_that_there_may_be_more() {
+    const KEYS: usize = 1_500;
+    let server = Server::start().unwrap();
+    let proxy = Proxy::before(&server).unwrap();
+    let clock = ManualClock::at(Timestamp::from_millis(1_000_000));
+    let builder = RedisStore::builder().clock(clock.clone()).speculative(true);
+    let idem = open_with(builder, &proxy.url()).await;
+    for number in 0..KEYS {
+        let made = idem.execute(&request(&number.to_string(), "p"), |_| Ok(1)).await.unwrap();
+        assert_eq!(made, Outcome::Created(1));
+    }
+    clock.advance(Duration::from_secs(30 * 24 * 60 * 60));
+    // After the first of several batches; the server might have been started again.
+    proxy.set(Mode::CutAt { request: 3, moment: Moment::BeforeRequest, lasts: false });
+    let first = idem.purge(2 * KEYS).await.unwrap();
+    assert_eq!(proxy.mode(), Mode::Pass, "it was cut");
+    assert_eq!(first, Purged::new(KEYS, true));
+    assert_eq!(idem.purge(2 * KEYS).await.unwrap(), Purged::new(0, false));
 }
