@@ -36,7 +36,7 @@ const SCHEMES: [(&str, &str); 8] = [
 /// | `sqlite:orders.db` | that file | `synchronous`: `full` or `normal`; `busy_timeout_ms`; `dedicated_writer`: `true` or `false` |
 /// | `sqlite::memory:` | a new one in SQLite's memory | as above |
 /// | `sled:orders` | that folder | `synchronous`: `full` or `flush`; `busy_timeout_ms` |
-/// | `redis://user:password@host:6379/0` | that server and database | `prefix`; `speculative`: `true` or `false`; `connection_timeout_ms`, of one connection; `response_timeout_ms`, of a call, and of opening with all its connections |
+/// | `redis://user:password@host:6379/0` | that server and database | `prefix`; `speculative`: `true` or `false`; `connection_timeout_ms`, of one connection; `response_timeout_ms`, of one answer, and of trying again after a first failure |
 /// | `rediss://host`, `redis+unix:///path`, `redis+cluster://a,b,c` | over TLS, a socket, a cluster | as above; of a socket also `db`, `user`, `pass` |
 ///
 /// Options follow a `?` and are separated by `&`: `sqlite:orders.db?synchronous=normal`. In a path, `%`, `?`

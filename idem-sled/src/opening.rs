@@ -171,7 +171,8 @@ fn lost(folder: &Path, what: String) -> Error {
 }
 
 fn in_use(folder: &Path) -> Error {
-    let problem = "somebody has it open: clone the store that is open, or close it first";
+    let problem = "somebody has it open: clone the store that is open, or close it first; after a failure of the disk \
+                   start the process again that has it";
     cannot_open_for(folder, problem.to_string())
 }
 

@@ -30,9 +30,9 @@ const PURGE_CHUNK: usize = 500;
 /// # When the disk fails
 /// If a batch cannot be written or synced, its callers are told that it is unknown whether their keys completed,
 /// and so is whoever asks for one of those keys. Other receipts are replayed as far as the engine can still read
-/// them, and nothing more is committed: close the store, make room, and open it again. After some failures (the
-/// file of a large value that could not be made) the engine never lets go of its files: then only another process
-/// can open them.
+/// them, and nothing more is committed by this store, also when there is room again: make room, and start the process
+/// again. After a failure of the engine's own, such as a full disk, it never lets go of its files in this process, so
+/// that opening them there says that somebody has them open; another process can open them.
 ///
 /// # Closing
 /// [`Store::close`] waits for the commits that are queued and returns when the files are let go; an effect that

@@ -126,6 +126,10 @@ impl<S: Store + 'static, T> Lease<S, T> {
 
     /// Whether the lease that this one took over was for a request with other parameters. What its holder may have
     /// done outside is then not what this request asks for: do not complete with that.
+    ///
+    /// It speaks of the lease just before, and whoever claims leaves its own parameters: after a caller that was told so
+    /// and gave up, the next is told of that one. So compare what was done outside with what is asked, each time, and do
+    /// not [release](Self::release) a lease that took over before that is settled: the key would be as new.
     #[must_use]
     pub fn took_over_other(&self) -> bool {
         self.held.took_over.is_some_and(|before| before.is_other)
