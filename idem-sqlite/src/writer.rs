@@ -8,7 +8,7 @@ use rusqlite::{Connection, ErrorCode};
 use crate::{
     SqliteTransaction,
     checkpoint::Checkpoints,
-    failure::{self, failed},
+    failure::{self, failed, is_refused},
     guard::{Guard, Mode, Settings},
     job::StepJob,
     options::Config,
@@ -196,12 +196,12 @@ impl Writer {
         {
             return Ok(Some("the effect has changed idem's own tables in the schema"));
         }
-        if has_trigger && self.tables().check().is_err() {
-            return Ok(Some(
+        match if has_trigger { self.tables().check() } else { Ok(()) } {
+            Err(error) if is_refused(&error) => Ok(Some(
                 "the effect has made a trigger that writes to idem's tables when the store does",
-            ));
+            )),
+            checked => checked.map(|()| None).map_err(failed),
         }
-        Ok(None)
     }
 
     fn write(
