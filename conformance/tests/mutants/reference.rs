@@ -94,6 +94,10 @@ impl Reference {
     ) -> Result<Option<Committed>, Error> {
         let token = self.has(Fault::TokenBeforeLook).then(|| self.engine.take_token());
         if let Some(token) = token {
+            // Not all as long, so that who took the smaller token may look later, also where callers are few.
+            for _ in 0..=token.as_u64() % 4 {
+                yield_now().await;
+            }
             self.engine.is_overtaken(key, token).await;
         }
         let mut attempt = self.begin(key, &**step, tries)?;
