@@ -17,8 +17,8 @@ pub use idem_core::{
     BoxError, Certainty, Claim, Clock, ClockSource, Cursor, Delays, Durability, DynStore,
     EffectError, Error, ErrorKind, Fingerprint, FingerprintError, Guarantees, Holding, Idem,
     KeptAlive, Key, Kind, Lease, LeaseError, LeasedOutcome, ManualClock, OnFailure, Outcome, Page,
-    Purged, Purger, Receipt, Record, Request, Retention, Sharing, Space, Span, State, Store,
-    SystemClock, Timestamp, Token, Transaction, consumer, erase,
+    Purged, Purger, Receipt, Record, Request, Retention, Settlement, Sharing, Space, Span, State,
+    Store, SystemClock, Timestamp, Token, Transaction, consumer, erase,
 };
 pub use open::open;
 
@@ -37,8 +37,8 @@ pub mod choosing {
 pub mod backend {
     pub use idem_core::{
         Applied, BoxFuture, BoxStep, Change, Committed, Draft, DraftToken, Execute, FETCH_LIMIT,
-        Look, MISREAD_LIMIT, Moment, Optimistic, Overlay, RACE_LIMIT, Step, Values, Verdict,
-        decode_result, encode_result, holds, is_live, judge, optimistic, run_step,
+        Look, MISREAD_LIMIT, Moment, Optimistic, Overlay, Phase, RACE_LIMIT, Step, Unfinished,
+        Values, Verdict, decode_result, encode_result, holds, judge, optimistic, run_step,
     };
 }
 

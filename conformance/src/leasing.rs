@@ -38,6 +38,9 @@ pub(crate) async fn refused<S: Store + 'static>(idem: &Idem<S>, request: &Reques
         Claim::Replayed(result) => Outcome::Replayed(result),
         Claim::Conflict => Outcome::Conflict,
         Claim::InProgress { until, retry_after } => Outcome::InProgress { until, retry_after },
+        unfinished @ Claim::Unfinished { .. } => {
+            panic!("nobody refused to take over: {unfinished:?}")
+        }
     }
 }
 

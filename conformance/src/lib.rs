@@ -7,6 +7,7 @@ pub mod cases;
 pub mod chance;
 pub mod child;
 pub mod damage;
+pub mod first_form;
 mod fixture;
 mod leasing;
 mod list;

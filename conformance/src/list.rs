@@ -169,6 +169,19 @@ macro_rules! __cases {
                 leases_and_their_results_survive_reopening
                 a_dropped_lease_is_ended_before_its_store_closes
             }
+            unfinished as unfinished, current_thread, [yes] {
+                an_ended_lease_keeps_its_parameters_until_it_is_gone
+                every_path_agrees_when_an_ended_lease_is_gone
+                a_renewed_lease_is_kept_as_long_from_its_end
+                a_lease_that_was_ended_stays_so_when_the_clock_is_set_back
+                no_renewal_revives_a_lease_that_was_ended
+                a_released_lease_that_took_over_is_ended
+                a_claim_that_refuses_to_take_over_writes_nothing
+                a_lost_claim_that_took_over_is_ended
+                an_unknown_outcome_is_settled
+                a_live_lease_is_ended_by_its_key
+                an_ended_lease_of_an_event_stops_no_mark
+            }
             holding as holding, both_runtimes, [yes] {
                 a_dropped_lease_ends_and_is_taken_over
                 a_dropped_lease_ends_without_its_droppers_runtime
@@ -251,7 +264,7 @@ macro_rules! __cases {
                 a_conflict_is_set_aside_at_once
             }
             consumers_failing as queues_failing, both_runtimes, [yes] {
-                a_lease_with_another_payload_is_no_conflict
+                an_event_is_in_progress_until_its_lease_ends_whatever_its_payload
                 a_pause_does_not_last_beyond_the_lease
                 handlers_that_fail_in_a_row_slow_the_loop_down
                 a_message_that_comes_too_often_is_set_aside_without_running

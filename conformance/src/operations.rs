@@ -268,7 +268,9 @@ pub async fn seen<S: Store>(idem: &Idem<S>) -> Result<Seen, Error> {
             Some(at) if *at <= page.now => Phase::Expired,
             _ => Phase::Completed,
         },
-        Some((_, State::Claimed { until, .. })) if *until <= page.now => Phase::Ended,
+        Some((_, State::Claimed { until, is_ended, .. })) if *is_ended || *until <= page.now => {
+            Phase::Ended
+        }
         Some((record, State::Claimed { until, .. })) => {
             match until.since(record.created_at) > LEASE + LEASE / 2 {
                 true => Phase::Renewed,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_core::{
-    Change, Committed, Error, Fingerprint, Idem, Key, Record, Request, Retention, Span, State,
-    Step, Store, Timestamp, Token, Verdict, holds, judge,
+    Change, Committed, Error, Fingerprint, Idem, Key, Record, Request, Span, State, Step, Store,
+    Timestamp, Token, Verdict, holds, judge,
 };
 use uuid::Uuid;
 
@@ -22,6 +22,7 @@ pub(crate) fn claim_of(request: &Request) -> Change {
     Change::Claim {
         fingerprint: request.fingerprint_value().copied(),
         attempt: Uuid::new_v4(),
+        took_over: None,
         lease: lease(LEASE),
         retention: request.retention().expect("a good retention"),
     }
@@ -94,17 +95,19 @@ pub(crate) fn token_of(record: Option<&Record>) -> Token {
 
 /// What the claim of a request at `now` must be; its token and its attempt are its own.
 pub(crate) fn claimed_record(request: &Request, claim: &Record, now: Timestamp) -> Record {
-    let retention = request.retention().expect("a good retention");
-    let keep_until = match retention {
-        Retention::For(span) => now.after(span),
-        Retention::Forever => None,
-    };
+    let keep = request.retention().expect("a good retention");
     let until = now.after(lease(LEASE)).expect("a lease that the clock can hold");
     Record {
         fingerprint: request.fingerprint_value().copied(),
         attempt: claim.attempt,
         created_at: now,
-        state: State::Claimed { token: token_of(Some(claim)), until, keep_until },
+        state: State::Claimed {
+            token: token_of(Some(claim)),
+            took_over: None,
+            until,
+            is_ended: false,
+            keep,
+        },
     }
 }
 
@@ -117,7 +120,7 @@ struct Ask {
 
 impl<Tx: ?Sized> Step<Tx> for Ask {
     fn proceeds(&self, record: Option<&Record>, now: Timestamp) -> bool {
-        let is_free = |wanted: &Option<_>| judge(record, wanted.as_ref(), now) == Verdict::Run;
+        let is_free = |wanted: &Option<_>| judge(record, wanted.as_ref(), now).runs();
         self.wanted.as_ref().is_none_or(is_free)
     }
 
@@ -125,8 +128,19 @@ impl<Tx: ?Sized> Step<Tx> for Ask {
         true
     }
 
-    fn run(&mut self, _: &mut Tx, _: Option<&Record>, _: Timestamp) -> Result<Change, Error> {
-        Ok(self.change.clone())
+    fn run(
+        &mut self,
+        _: &mut Tx,
+        record: Option<&Record>,
+        now: Timestamp,
+    ) -> Result<Change, Error> {
+        let mut change = self.change.clone();
+        if let Change::Claim { fingerprint, took_over, .. } = &mut change
+            && let Verdict::TakeOver(before) = judge(record, fingerprint.as_ref(), now)
+        {
+            *took_over = Some(before.token);
+        }
+        Ok(change)
     }
 }
 

@@ -227,8 +227,9 @@ fn record(record: Option<&Record>) -> String {
         State::Completed { result, expires_at } => {
             format!("a receipt ({fingerprint}, result {}, {})", text(result), end(*expires_at))
         }
-        State::Claimed { token, until, .. } => {
-            format!("a claim ({fingerprint}, token {}, {})", token.as_u64(), end(Some(*until)))
+        State::Claimed { token, until, is_ended, .. } => {
+            let state = if *is_ended { "an ended claim" } else { "a claim" };
+            format!("{state} ({fingerprint}, token {}, {})", token.as_u64(), end(Some(*until)))
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::{error::Error as _, fmt::Write as _};
 
 use bytes::Bytes;
-use idem_core::{Error, ErrorKind, Fingerprint, Key, Kind, Record, State, Timestamp, Token};
+use idem_core::{
+    Error, ErrorKind, Fingerprint, Key, Kind, Record, Retention, Span, State, Timestamp, Token,
+};
 use uuid::Uuid;
 
 #[path = "../../src/open/url.rs"]
@@ -130,7 +132,11 @@ impl Source<'_> {
         let fingerprint = self.maybe(|source| Fingerprint::of_bytes([source.byte()]));
         let state = if self.byte() % 2 == 1 {
             let token = Token::from_u64(self.number() >> 1).unwrap_or(Token::MAX);
-            State::Claimed { token, until: self.time(), keep_until: self.maybe(Self::time) }
+            let took_over = self.maybe(|source| Token::from_u64(source.number() >> 1)).flatten();
+            let (until, is_ended) = (self.time(), self.byte() % 2 == 1);
+            let keep = self.maybe(|source| Span::from_millis(source.number().cast_signed()));
+            let keep = keep.flatten().map_or(Retention::Forever, Retention::For);
+            State::Claimed { token, took_over, until, is_ended, keep }
         } else {
             let expires_at = self.maybe(Self::time);
             State::Completed { result: Bytes::copy_from_slice(self.0), expires_at }

@@ -1,32 +1,40 @@
 //! A record as bytes, for the stores that keep bytes.
 //!
 //! ```text
-//! 1 1700000000123 1700000000123 60000 60000 - - 6b2f0c11 - completed <attempt> <fingerprint>\n<result>
+//! 2 1700000000123 1700000000123 60000 60000 - - 6b2f0c11 - completed <attempt> <fingerprint> -\n<result>
 //! ```
 //!
 //! One line of text, the head, then the result as it is. The head has the version of this form; the stamp, each
 //! field of which stands twice (when the run or claim started; how many milliseconds later the receipt expires or
-//! the lease ends; the token); a checksum; how many milliseconds after the start the record of an ended lease may
-//! go; the state, the attempt's id and the fingerprint, both in hexadecimal. What is absent is a `-`.
+//! the lease ends; the token); a checksum; how many milliseconds the record of a lease stays after its end; the state;
+//! the attempt's id and the fingerprint, both in hexadecimal; the token of the lease that this one took over. What is
+//! absent is a `-`.
 //!
 //! The checksum is the CRC-32 (IEEE 802.3) of all that follows it. What stands before it stands twice, so that a
 //! server that stamps a record computes nothing, and any one damaged byte still shows.
+//!
+//! Version 1 is still read. It had no last field and no state of its own for a lease that was ended, whose end was its
+//! start; its leases were kept for as long from their start, and are now kept for as long from their end.
 
 use std::fmt::{self, Write as _};
 
 use bytes::Bytes;
 use uuid::Uuid;
 
-use crate::{Error, ErrorKind, Fingerprint, Record, State, Timestamp, Token};
+use crate::{Error, ErrorKind, Fingerprint, Record, Retention, Span, State, Timestamp, Token};
 
 /// The version of the form that this library writes.
-pub(crate) const VERSION: i64 = 1;
+pub(crate) const VERSION: i64 = 2;
+
+/// The first one, which knows no ended leases and no tokens of those before.
+const FIRST: i64 = 1;
 
 pub(crate) const COMPLETED: &str = "completed";
 pub(crate) const CLAIMED: &str = "claimed";
+pub(crate) const ENDED: &str = "ended";
 
 /// Enough for a head, unless its times are far apart.
-const HEAD: usize = 224;
+const HEAD: usize = 240;
 
 /// The digits of a checksum.
 const CHECKSUM: usize = 8;
@@ -36,16 +44,28 @@ impl Record {
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let rest = Rest::of(self);
-        let mut bytes = self.stamp().to_bytes(HEAD + rest.result.len());
-        rest.append(&mut bytes);
+        let mut bytes = self.stamp().to_bytes(VERSION, HEAD + rest.result.len());
+        rest.append(VERSION, &mut bytes);
         bytes
     }
 
     /// The part of [`Record::to_bytes`] before the result: no two records that a key ever had share it.
     #[must_use]
     pub fn to_head(&self) -> Vec<u8> {
-        let mut bytes = self.stamp().to_bytes(HEAD);
-        Rest::of(self).append_line(&mut bytes);
+        self.head_of_version(VERSION)
+    }
+
+    /// The head of a record that lies in these bytes, in whatever version of the form: for a store that compares what
+    /// it has read.
+    #[must_use]
+    pub fn head_in(bytes: &[u8]) -> &[u8] {
+        let end = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| end + 1);
+        &bytes[..end]
+    }
+
+    fn head_of_version(&self, version: i64) -> Vec<u8> {
+        let mut bytes = self.stamp().to_bytes(version, HEAD);
+        Rest::of(self).append_line(version, &mut bytes);
         bytes
     }
 
@@ -55,9 +75,13 @@ impl Record {
     /// [`ErrorKind::Damaged`] if [`Record::to_bytes`] cannot have made them;
     /// [`ErrorKind::SchemaNewer`] if a newer version of this library has.
     pub fn from_bytes(bytes: &Bytes) -> Result<Self, Error> {
-        let record = parse(bytes)?.ok_or_else(|| damaged(bytes.len()))?;
+        let (version, record) = parse(bytes)?.ok_or_else(|| damaged(bytes.len()))?;
         // What reads back as itself is in the one form, and its checksum is right.
-        if bytes.starts_with(&record.to_head()) { Ok(record) } else { Err(damaged(bytes.len())) }
+        if record.head_of_version(version) == Self::head_in(bytes) {
+            Ok(record)
+        } else {
+            Err(damaged(bytes.len()))
+        }
     }
 
     /// As [`Record::from_bytes`], for an engine that keeps its bytes: they are copied.
@@ -114,10 +138,10 @@ pub(crate) struct Stamp {
 
 impl Stamp {
     /// What comes before the rest, in a buffer with room for so many bytes.
-    pub(crate) fn to_bytes(&self, room: usize) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self, version: i64, room: usize) -> Vec<u8> {
         let (mut text, created_at) = (String::with_capacity(room), self.created_at.as_millis());
         // What is written to a string is written.
-        let _ = write!(text, "{VERSION} {created_at} {created_at} ");
+        let _ = write!(text, "{version} {created_at} {created_at} ");
         let life = self.ends_at.map(|end| after(self.created_at, end));
         twice(&mut text, life);
         twice(&mut text, self.token);
@@ -139,53 +163,61 @@ fn twice(text: &mut String, field: Option<impl fmt::Display>) {
 
 /// What follows the stamp: the checksum, and what it is of.
 pub(crate) struct Rest<'r> {
-    /// How many milliseconds after the start the record of an ended lease may go.
-    pub(crate) keep: Option<i128>,
+    /// How long the record of a lease stays after its end.
+    pub(crate) keep: Retention,
     pub(crate) state: &'static str,
     pub(crate) attempt: Uuid,
     pub(crate) fingerprint: Option<Fingerprint>,
+    pub(crate) took_over: Option<Token>,
     pub(crate) result: &'r [u8],
 }
 
 impl<'r> Rest<'r> {
     pub(crate) fn of(record: &'r Record) -> Self {
-        let (state, keep) = match record.state {
-            State::Completed { .. } => (COMPLETED, None),
-            State::Claimed { keep_until, .. } => {
-                (CLAIMED, keep_until.map(|until| after(record.created_at, until)))
-            }
+        let (state, keep, took_over) = match record.state {
+            State::Completed { .. } => (COMPLETED, Retention::Forever, None),
+            State::Claimed { is_ended: false, keep, took_over, .. } => (CLAIMED, keep, took_over),
+            State::Claimed { is_ended: true, keep, took_over, .. } => (ENDED, keep, took_over),
         };
         let (attempt, fingerprint) = (record.attempt, record.fingerprint);
-        Self { keep, state, attempt, fingerprint, result: record.result() }
+        Self { keep, state, attempt, fingerprint, took_over, result: record.result() }
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD + self.result.len());
-        self.append(&mut bytes);
+        self.append(VERSION, &mut bytes);
         bytes
     }
 
-    fn append(&self, bytes: &mut Vec<u8>) {
-        self.append_line(bytes);
+    fn append(&self, version: i64, bytes: &mut Vec<u8>) {
+        self.append_line(version, bytes);
         bytes.extend_from_slice(self.result);
     }
 
     /// All but the result.
-    fn append_line(&self, bytes: &mut Vec<u8>) {
+    fn append_line(&self, version: i64, bytes: &mut Vec<u8>) {
         let start = bytes.len();
         bytes.extend_from_slice(&[b' '; CHECKSUM + 1]);
         match self.keep {
-            Some(keep) => bytes.extend_from_slice(keep.to_string().as_bytes()),
-            None => bytes.push(b'-'),
+            Retention::For(span) => {
+                bytes.extend_from_slice(span.as_millis().to_string().as_bytes());
+            }
+            Retention::Forever => bytes.push(b'-'),
         }
         bytes.push(b' ');
-        bytes.extend_from_slice(self.state.as_bytes());
+        let state = if version == FIRST && self.state == ENDED { CLAIMED } else { self.state };
+        bytes.extend_from_slice(state.as_bytes());
         bytes.push(b' ');
         append_hex(bytes, self.attempt.as_bytes());
         bytes.push(b' ');
         match self.fingerprint {
             Some(fingerprint) => append_hex(bytes, &fingerprint.to_bytes()),
             None => bytes.push(b'-'),
+        }
+        match self.took_over {
+            _ if version == FIRST => {}
+            Some(token) => bytes.extend_from_slice(format!(" {token}").as_bytes()),
+            None => bytes.extend_from_slice(b" -"),
         }
         bytes.push(b'\n');
         let (checksum, line) = bytes[start..].split_at_mut(CHECKSUM);
@@ -211,16 +243,19 @@ fn damaged(length: usize) -> Error {
     Error::nothing_done(ErrorKind::Damaged { problem })
 }
 
-/// Reads what may be a record; nobody has looked at the checksum yet.
-fn parse(bytes: &Bytes) -> Result<Option<Record>, Error> {
-    let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
-    let (head, result) = (bytes.slice(..end), bytes.slice(end + 1..));
-    let Some((version, head)) = std::str::from_utf8(&head).ok().and_then(|h| h.split_once(' '))
+/// Reads what may be a record, and in which version; nobody has looked at the checksum yet.
+fn parse(bytes: &Bytes) -> Result<Option<(i64, Record)>, Error> {
+    let head = Record::head_in(bytes);
+    let Some(line) = head.strip_suffix(b"\n") else { return Ok(None) };
+    let Some((version, fields)) = std::str::from_utf8(line).ok().and_then(|h| h.split_once(' '))
     else {
         return Ok(None);
     };
     match version.parse() {
-        Ok(VERSION) => Ok(parse_fields(head, result)),
+        Ok(version @ FIRST..=VERSION) => {
+            let record = parse_fields(version, fields, bytes.slice(head.len()..));
+            Ok(record.map(|record| (version, record)))
+        }
         Ok(found) if found > VERSION => {
             let location = "a record".to_string();
             let kind = ErrorKind::SchemaNewer { location, found, supported: VERSION };
@@ -231,36 +266,43 @@ fn parse(bytes: &Bytes) -> Result<Option<Record>, Error> {
 }
 
 /// Reads each field of the stamp once: the second one, and the checksum, are found wrong by whoever writes them anew.
-fn parse_fields(head: &str, result: Bytes) -> Option<Record> {
+fn parse_fields(version: i64, head: &str, result: Bytes) -> Option<Record> {
     let mut fields = head.split(' ');
     let created_at = Timestamp::from_millis(fields.next()?.parse().ok()?);
-    let later = |millis: &str| -> Option<Option<Timestamp>> {
-        match millis {
-            "-" => Some(None),
-            millis => {
-                let end = i128::from(created_at.as_millis()).checked_add(millis.parse().ok()?)?;
-                Some(Some(Timestamp::from_millis(i64::try_from(end).ok()?)))
-            }
-        }
+    let ends_at = or_none(fields.nth(1)?, |millis| {
+        let end = i128::from(created_at.as_millis()).checked_add(millis.parse().ok()?)?;
+        Some(Timestamp::from_millis(i64::try_from(end).ok()?))
+    })?;
+    let token = or_none(fields.nth(1)?, parse_token)?;
+    let keep = or_none(fields.nth(2)?, |millis| Span::from_millis(millis.parse().ok()?))?;
+    let state = fields.next()?;
+    let attempt = Uuid::try_parse(fields.next()?).ok()?;
+    let fingerprint = or_none(fields.next()?, |digits| Fingerprint::from_bytes(&unhex(digits)?))?;
+    let took_over = match version {
+        FIRST => None,
+        _ => or_none(fields.next()?, parse_token)?,
     };
-    let ends_at = later(fields.nth(1)?)?;
-    let token = fields.nth(1)?;
-    let keep_until = later(fields.nth(2)?)?;
-    let state = match fields.next()? {
+    let state = match state {
         COMPLETED => State::Completed { result, expires_at: ends_at },
-        CLAIMED if result.is_empty() => State::Claimed {
-            token: token.parse().ok().and_then(Token::from_u64)?,
+        CLAIMED | ENDED if result.is_empty() => State::Claimed {
+            token: token?,
+            took_over,
             until: ends_at?,
-            keep_until,
+            is_ended: state == ENDED || (version == FIRST && ends_at == Some(created_at)),
+            keep: keep.map_or(Retention::Forever, Retention::For),
         },
         _ => return None,
     };
-    let attempt = Uuid::try_parse(fields.next()?).ok()?;
-    let fingerprint = match fields.next()? {
-        "-" => None,
-        digits => Some(Fingerprint::from_bytes(&unhex(digits)?)?),
-    };
     fields.next().is_none().then_some(Record { fingerprint, attempt, created_at, state })
+}
+
+/// A field that may be absent; none if it is there and makes no sense.
+fn or_none<T>(field: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<Option<T>> {
+    if field == "-" { Some(None) } else { parse(field).map(Some) }
+}
+
+fn parse_token(digits: &str) -> Option<Token> {
+    digits.parse().ok().and_then(Token::from_u64)
 }
 
 fn unhex(digits: &str) -> Option<Vec<u8>> {
@@ -295,6 +337,12 @@ mod tests {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
+    fn claimed(took_over: Option<u64>, until: i64, is_ended: bool, keep: Option<i64>) -> State {
+        let keep = keep.and_then(Span::from_millis).map_or(Retention::Forever, Retention::For);
+        let took_over = took_over.map(token);
+        State::Claimed { token: Token::MAX, took_over, until: at(until), is_ended, keep }
+    }
+
     /// The checksums were computed by another implementation (Python's zlib.crc32).
     #[test]
     fn the_form_is_pinned() {
@@ -303,25 +351,28 @@ mod tests {
             (
                 record(Some(fingerprint), completed(b"{\"id\":7}", Some(1_700_000_060_123))),
                 format!(
-                    "1 1700000000123 1700000000123 60000 60000 - - 88e4accf - completed \
-                     00112233445566778899aabbccddeeff {}\n{{\"id\":7}}",
+                    "2 1700000000123 1700000000123 60000 60000 - - 6c93d3f3 - completed \
+                     00112233445566778899aabbccddeeff {} -\n{{\"id\":7}}",
                     digits(&fingerprint.to_bytes())
                 ),
             ),
             (
                 record(None, completed(b"", None)),
-                "1 1700000000123 1700000000123 - - - - e90b1e25 - completed \
-                 00112233445566778899aabbccddeeff -\n"
+                "2 1700000000123 1700000000123 - - - - a60066b7 - completed \
+                 00112233445566778899aabbccddeeff - -\n"
                     .to_string(),
             ),
             (
-                record(
-                    None,
-                    State::Claimed { token: Token::MAX, until: at(-5), keep_until: Some(at(0)) },
-                ),
-                "1 1700000000123 1700000000123 -1700000000128 -1700000000128 9223372036854775807 \
-                 9223372036854775807 7aea1b1b -1700000000123 claimed \
-                 00112233445566778899aabbccddeeff -\n"
+                record(None, claimed(Some(6), -5, false, Some(1_000))),
+                "2 1700000000123 1700000000123 -1700000000128 -1700000000128 9223372036854775807 \
+                 9223372036854775807 c1b0f2b1 1000 claimed \
+                 00112233445566778899aabbccddeeff - 6\n"
+                    .to_string(),
+            ),
+            (
+                record(None, claimed(None, 1_700_000_000_124, true, None)),
+                "2 1700000000123 1700000000123 1 1 9223372036854775807 9223372036854775807 \
+                 e6b8f8fb - ended 00112233445566778899aabbccddeeff - -\n"
                     .to_string(),
             ),
         ];
@@ -331,17 +382,62 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_first_form_is_still_read() {
+        let fingerprint = Fingerprint::of_bytes("p");
+        let digits = digits(&fingerprint.to_bytes());
+        let start = 1_700_000_000_123;
+        let old = [
+            (
+                record(Some(fingerprint), completed(b"{\"id\":7}", Some(start + 60_000))),
+                format!(
+                    "1 1700000000123 1700000000123 60000 60000 - - 88e4accf - completed \
+                     00112233445566778899aabbccddeeff {digits}\n{{\"id\":7}}"
+                ),
+            ),
+            (
+                record(None, claimed(None, start + 30, false, Some(1_000))),
+                "1 1700000000123 1700000000123 30 30 9223372036854775807 9223372036854775807 \
+                 ea256e2b 1000 claimed 00112233445566778899aabbccddeeff -\n"
+                    .to_string(),
+            ),
+            (
+                record(None, claimed(None, start, true, None)),
+                "1 1700000000123 1700000000123 0 0 9223372036854775807 9223372036854775807 \
+                 3b178974 - claimed 00112233445566778899aabbccddeeff -\n"
+                    .to_string(),
+            ),
+        ];
+        for (record, text) in old {
+            let bytes = Bytes::from(text);
+            assert_eq!(Record::from_bytes(&bytes).unwrap(), record);
+            let end = bytes.iter().position(|byte| *byte == b'\n').unwrap();
+            assert_eq!(Record::head_in(&bytes), &bytes[..=end]);
+            // No byte of it can change unnoticed either.
+            for place in 0..bytes.len() {
+                let mut other = bytes.to_vec();
+                other[place] ^= 1;
+                assert!(is_damaged(other), "{place} of {bytes:?}");
+            }
+        }
+    }
+
     fn any_record() -> impl Strategy<Value = Record> {
         let time = || any::<i64>().prop_map(at);
         let completed =
             (any::<Vec<u8>>(), proptest::option::of(time())).prop_map(|(result, expires_at)| {
                 State::Completed { result: result.into(), expires_at }
             });
-        let claimed = (0..=Token::MAX.as_u64(), time(), proptest::option::of(time())).prop_map(
-            |(number, until, keep_until)| State::Claimed {
+        let number = || 0..=Token::MAX.as_u64();
+        let keep = proptest::option::of(1..=i64::MAX);
+        let before = proptest::option::of(number());
+        let claimed = (number(), before, time(), any::<bool>(), keep).prop_map(
+            |(number, before, until, is_ended, keep)| State::Claimed {
                 token: token(number),
+                took_over: before.map(token),
                 until,
-                keep_until,
+                is_ended,
+                keep: keep.and_then(Span::from_millis).map_or(Retention::Forever, Retention::For),
             },
         );
         let fingerprint = proptest::option::of(any::<u64>());
@@ -402,10 +498,10 @@ mod tests {
 
     #[test]
     fn a_newer_form_is_told_apart_from_damage() {
-        let newer = Bytes::from_static(b"2 whatever\n");
+        let newer = Bytes::from_static(b"3 whatever\n");
         let error = Record::from_bytes(&newer).unwrap_err();
         assert!(
-            matches!(error.kind(), ErrorKind::SchemaNewer { found: 2, supported: 1, .. }),
+            matches!(error.kind(), ErrorKind::SchemaNewer { found: 3, supported: 2, .. }),
             "{error:?}"
         );
         for older in [&b"0 whatever\n"[..], b"-1 whatever\n", b"two whatever\n"] {
@@ -440,8 +536,8 @@ mod tests {
         let text = error.to_string();
         assert!(text.ends_with(", in the row 7: delete it"), "{text}");
         assert!(matches!(error.kind(), ErrorKind::Damaged { .. }), "{error:?}");
-        let newer = there(Record::from_slice(b"2 whatever\n").unwrap_err());
-        let ErrorKind::SchemaNewer { location, found: 2, .. } = newer.kind() else {
+        let newer = there(Record::from_slice(b"3 whatever\n").unwrap_err());
+        let ErrorKind::SchemaNewer { location, found: 3, .. } = newer.kind() else {
             panic!("{newer:?}")
         };
         assert_eq!(location, "the row 7");

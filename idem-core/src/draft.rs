@@ -3,11 +3,10 @@
 use std::fmt;
 
 use bytes::Bytes;
-use uuid::Uuid;
 
 use crate::{
-    Change, Error, Fingerprint, Record, Retention, Span, State, Timestamp, Token,
-    codec::{CLAIMED, COMPLETED, Rest, Stamp, VERSION},
+    Change, Error, Record, Retention, Span, State, Timestamp, Token,
+    codec::{CLAIMED, COMPLETED, ENDED, Rest, Stamp, VERSION},
 };
 
 /// Enough for a stamp, unless its times are far apart.
@@ -26,8 +25,8 @@ pub struct Draft {
     pub created_at: Moment,
     /// When the receipt expires, or the lease ends.
     pub ends_at: Moment,
-    /// Until when the record of an ended lease is kept.
-    pub keep_until: Moment,
+    /// How long the record of a lease stays after its end; that of a receipt goes at its end.
+    pub keep: Retention,
     /// The token of a lease.
     pub token: DraftToken,
     /// What follows the stamp.
@@ -40,7 +39,7 @@ impl fmt::Debug for Draft {
         f.debug_struct("Draft")
             .field("created_at", &self.created_at)
             .field("ends_at", &self.ends_at)
-            .field("keep_until", &self.keep_until)
+            .field("keep", &self.keep)
             .field("token", &self.token)
             .finish_non_exhaustive()
     }
@@ -100,20 +99,36 @@ impl Draft {
             DraftToken::Kept(token) => Some(token),
             DraftToken::Next => return None,
         };
-        let mut bytes = Stamp { created_at, ends_at, token }.to_bytes(STAMP + self.rest.len());
+        let mut bytes =
+            Stamp { created_at, ends_at, token }.to_bytes(VERSION, STAMP + self.rest.len());
         bytes.extend_from_slice(&self.rest);
         Some(bytes)
     }
 
-    /// When the record may be purged if it is committed at `now`; none for never.
+    /// When the record counts as none if it is committed at `now`; none for never.
     #[must_use]
-    pub fn purge_at(&self, now: Timestamp) -> Option<Timestamp> {
-        match self.token {
-            DraftToken::None => self.ends_at.at(now),
-            DraftToken::Kept(_) | DraftToken::Next => {
-                self.keep_until.at(now).max(self.keep_until.at(now).and(self.ends_at.at(now)))
-            }
+    pub fn gone_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let ends_at = self.ends_at.at(now)?;
+        match (self.token, self.keep) {
+            (DraftToken::None, _) => Some(ends_at),
+            (DraftToken::Kept(_) | DraftToken::Next, Retention::For(span)) => ends_at.after(span),
+            (DraftToken::Kept(_) | DraftToken::Next, Retention::Forever) => None,
         }
+    }
+
+    fn of(record: &Record) -> Self {
+        Self::with(record, &Rest::of(record))
+    }
+
+    fn with(record: &Record, rest: &Rest<'_>) -> Self {
+        let (ends_at, token) = match record.state {
+            State::Claimed { token, until, .. } => (Moment::At(until), DraftToken::Kept(token)),
+            State::Completed { expires_at, .. } => {
+                (expires_at.map_or(Moment::Never, Moment::At), DraftToken::None)
+            }
+        };
+        let created_at = Moment::At(record.created_at);
+        Self { created_at, ends_at, keep: rest.keep, token, rest: rest.to_bytes().into() }
     }
 }
 
@@ -133,7 +148,6 @@ impl Change {
         Ok(self.draft(before).map(|draft| Draft {
             created_at: at(draft.created_at),
             ends_at: at(draft.ends_at),
-            keep_until: at(draft.keep_until),
             ..draft
         }))
     }
@@ -141,73 +155,65 @@ impl Change {
     /// The record after this change, for a server to stamp; none if there is none.
     #[must_use]
     pub fn draft(&self, before: Option<&Record>) -> Option<Draft> {
-        let retained = |retention: &Retention| match *retention {
-            Retention::For(span) => Moment::In(span),
-            Retention::Forever => Moment::Never,
-        };
-        let draft = |[created_at, ends_at, keep_until]: [Moment; 3], token, rest: Rest<'_>| Draft {
-            created_at,
+        let new = |ends_at, token, rest: Rest<'_>| Draft {
+            created_at: Moment::Now,
             ends_at,
-            keep_until,
+            keep: rest.keep,
             token,
             rest: rest.to_bytes().into(),
         };
-        let rest = |state, attempt: &Uuid, fingerprint: &Option<Fingerprint>| {
-            let (attempt, fingerprint) = (*attempt, *fingerprint);
-            Rest { keep: None, state, attempt, fingerprint, result: &[] }
-        };
         match self {
             Self::Remove => None,
-            Self::Keep => before.map(|record| kept(record, draft)),
+            Self::Keep => before.map(Draft::of),
             Self::Extend { lease } => before.map(|record| {
-                let mut draft = kept(record, draft);
+                let mut draft = Draft::of(record);
                 if matches!(record.state, State::Claimed { .. }) {
                     draft.ends_at = Moment::In(*lease);
                 }
                 draft
             }),
-            Self::End => before.map(|record| {
-                let mut draft = kept(record, draft);
-                if matches!(record.state, State::Claimed { .. }) {
-                    draft.ends_at = draft.created_at;
+            Self::End => before.map(|record| match record.state {
+                State::Claimed { .. } => {
+                    let ended = Rest { state: ENDED, ..Rest::of(record) };
+                    Draft { ends_at: Moment::Now, ..Draft::with(record, &ended) }
                 }
-                draft
+                State::Completed { .. } => Draft::of(record),
             }),
-            Self::Claim { fingerprint, attempt, lease, retention } => {
-                let times = [Moment::Now, Moment::In(*lease), retained(retention)];
-                let keep = match retention {
-                    Retention::For(span) => Some(span.as_millis().into()),
-                    Retention::Forever => None,
+            Self::Claim { fingerprint, attempt, took_over, lease, retention } => {
+                let rest = Rest {
+                    keep: *retention,
+                    state: CLAIMED,
+                    attempt: *attempt,
+                    fingerprint: *fingerprint,
+                    took_over: *took_over,
+                    result: &[],
                 };
-                let rest = Rest { keep, ..rest(CLAIMED, attempt, fingerprint) };
-                Some(draft(times, DraftToken::Next, rest))
+                Some(new(Moment::In(*lease), DraftToken::Next, rest))
             }
             Self::Complete { fingerprint, attempt, result, retention } => {
-                let times = [Moment::Now, retained(retention), Moment::Never];
-                let rest = Rest { result, ..rest(COMPLETED, attempt, fingerprint) };
-                Some(draft(times, DraftToken::None, rest))
+                let ends_at = match *retention {
+                    Retention::For(span) => Moment::In(span),
+                    Retention::Forever => Moment::Never,
+                };
+                let rest = Rest {
+                    keep: Retention::Forever,
+                    state: COMPLETED,
+                    attempt: *attempt,
+                    fingerprint: *fingerprint,
+                    took_over: None,
+                    result,
+                };
+                Some(new(ends_at, DraftToken::None, rest))
             }
         }
     }
 }
 
-fn kept(record: &Record, draft: impl FnOnce([Moment; 3], DraftToken, Rest<'_>) -> Draft) -> Draft {
-    let at = |time: Option<Timestamp>| time.map_or(Moment::Never, Moment::At);
-    let created_at = Moment::At(record.created_at);
-    let (times, token) = match record.state {
-        State::Claimed { token, until, keep_until } => {
-            ([created_at, Moment::At(until), at(keep_until)], DraftToken::Kept(token))
-        }
-        State::Completed { expires_at, .. } => {
-            ([created_at, at(expires_at), Moment::Never], DraftToken::None)
-        }
-    };
-    draft(times, token, Rest::of(record))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Fingerprint;
+    use uuid::Uuid;
 
     fn at(millis: i64) -> Timestamp {
         Timestamp::from_millis(millis)
@@ -249,7 +255,13 @@ mod tests {
     fn a_stamped_draft_is_the_stamped_change() {
         let span = |millis| Span::new("lease", std::time::Duration::from_millis(millis)).unwrap();
         let (fingerprint, attempt) = (Some(Fingerprint::of_bytes("p")), Uuid::from_u128(3));
-        let claim = |retention| Change::Claim { fingerprint, attempt, lease: span(10), retention };
+        let claim = |took_over, retention| Change::Claim {
+            fingerprint,
+            attempt,
+            took_over,
+            lease: span(10),
+            retention,
+        };
         let complete = |retention| {
             let result = Bytes::from_static(b"\x00\n\xff");
             Change::Complete { fingerprint, attempt, result, retention }
@@ -257,21 +269,25 @@ mod tests {
         let changes = [
             Change::Keep,
             Change::Remove,
-            claim(Retention::For(span(70))),
-            claim(Retention::Forever),
+            claim(None, Retention::For(span(70))),
+            claim(Some(token(4)), Retention::Forever),
             Change::Extend { lease: span(500) },
             Change::End,
             complete(Retention::For(span(1))),
             complete(Retention::Forever),
         ];
-        let until = at(9);
+        let claimed = |took_over, keep| {
+            let (token, until, is_ended) = (token(4), at(9), false);
+            record(fingerprint, State::Claimed { token, took_over, until, is_ended, keep })
+        };
         let befores = [
             None,
             Some(record(
                 None,
                 State::Completed { result: Bytes::from_static(b"old"), expires_at: Some(at(5)) },
             )),
-            Some(record(fingerprint, State::Claimed { token: token(4), until, keep_until: None })),
+            Some(claimed(None, Retention::Forever)),
+            Some(claimed(Some(token(3)), Retention::For(span(30)))),
         ];
         for (change, before) in
             changes.iter().flat_map(|change| befores.iter().map(move |before| (change, before)))
@@ -281,8 +297,8 @@ mod tests {
                 [change.draft(before.as_ref()), change.draft_at(before.as_ref(), at(7)).unwrap()];
             // What is stamped already does not go by the server's time.
             for (draft, now) in drafts.into_iter().zip([7, 8]) {
-                let purge_at = draft.as_ref().and_then(|draft| draft.purge_at(at(now)));
-                assert_eq!(purge_at, after.as_ref().and_then(Record::purge_at), "{change:?}");
+                let gone_at = draft.as_ref().and_then(|draft| draft.gone_at(at(now)));
+                assert_eq!(gone_at, after.as_ref().and_then(Record::gone_at), "{change:?}");
                 let ready = draft.as_ref().and_then(Draft::to_bytes);
                 let needs_token = matches!(change, Change::Claim { .. });
                 let must_be_ready = now == 8 && !needs_token && after.is_some();

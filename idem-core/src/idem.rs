@@ -10,11 +10,10 @@ use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    Committed, Cursor, EffectError, Error, ErrorKind, Guarantees, Key, Outcome, Page, Purged,
-    Purger, Receipt, Request, Space, State, Step, Store,
-    decision::is_live,
+    Committed, Cursor, EffectError, Error, ErrorKind, Guarantees, Key, Outcome, Page, Phase,
+    Purged, Purger, Receipt, Request, Space, Step, Store,
     json::{decode_result, encode_result},
-    protocol::{Execute, Forget, Read},
+    protocol::{Execute, Read},
     waiting::{Waiting, ask_patiently},
 };
 
@@ -185,25 +184,6 @@ impl<S: Store> Idem<S> {
         Ok(before.and_then(|record| Receipt::live(&record, now)))
     }
 
-    /// Forgets a key, so that the next call runs, and tells whether there was something to forget: a live
-    /// receipt, or the record of an ended lease.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InProgress`] if a live lease holds the key; the store's own.
-    ///
-    /// # Cancel safety
-    /// Dropping the future at any point leaves the key forgotten or untouched.
-    pub async fn forget(&self, key: &Key) -> Result<bool, Error> {
-        let committed = self.transact(key, Forget).await?;
-        let Some(before) = &committed.before else { return Ok(false) };
-        if let Some(until) = Forget::held_until(Some(before), committed.now) {
-            return Err(committed.in_progress(until));
-        }
-        // An expired receipt counts as gone, purged or not.
-        let is_claim = matches!(before.state, State::Claimed { .. });
-        Ok(is_claim || is_live(before, committed.now))
-    }
-
     /// A page of at most `limit` keys with what is recorded for them: live receipts, and leases live or
     /// ended. Pass [`Page::next`] on to go on; a page may hold less than `limit` and still have a next.
     ///
@@ -217,9 +197,7 @@ impl<S: Store> Idem<S> {
         not_zero("limit", limit)?;
         let mut page = self.store.list(after, limit).await?;
         let now = page.now;
-        page.records.retain(|(_, record)| {
-            matches!(record.state, State::Claimed { .. }) || is_live(record, now)
-        });
+        page.records.retain(|(_, record)| record.phase(now) != Phase::Gone);
         Ok(page)
     }
 
@@ -288,8 +266,9 @@ impl<S: Store> Idem<S> {
         &self.waiting
     }
 
-    /// The longest result, in bytes.
-    pub(crate) fn result_limit(&self) -> usize {
+    /// The longest result that an effect may return, in bytes.
+    #[must_use]
+    pub fn result_limit(&self) -> usize {
         self.result_limit
     }
 

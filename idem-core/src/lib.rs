@@ -23,6 +23,7 @@ mod idem;
 mod json;
 mod key;
 mod lease;
+mod operator;
 mod optimistic;
 mod outcome;
 mod overlay;
@@ -47,7 +48,7 @@ pub mod runtime;
 pub mod testing;
 
 pub use crate::{
-    decision::{Verdict, holds, is_live, judge},
+    decision::{Phase, Unfinished, Verdict, holds, judge},
     draft::{Draft, DraftToken, Moment},
     erased::{DynStore, erase},
     error::{BoxError, Certainty, EffectError, Error, ErrorKind, Field},
@@ -57,6 +58,7 @@ pub use crate::{
     json::{decode_result, encode_result},
     key::{Key, Kind, Space},
     lease::{Claim, Holding, KeptAlive, Lease, LeaseError, LeasedOutcome, OnFailure},
+    operator::Settlement,
     optimistic::{Applied, FETCH_LIMIT, Look, MISREAD_LIMIT, Optimistic, RACE_LIMIT, optimistic},
     outcome::Outcome,
     overlay::{Overlay, Values},

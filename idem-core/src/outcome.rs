@@ -69,7 +69,7 @@ impl Outcome<Bytes> {
                 let retry_after = committed.retry_after(until);
                 Ok(Self::InProgress { until, retry_after })
             }
-            Verdict::Run => Err(Error::nothing_done(ErrorKind::Contract(
+            Verdict::Run | Verdict::TakeOver(_) => Err(Error::nothing_done(ErrorKind::Contract(
                 "a step that proceeds on the record must run",
             ))),
         }
@@ -79,14 +79,20 @@ impl Outcome<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Record, Token};
+    use crate::{Record, Retention, Token};
     use uuid::Uuid;
 
     #[test]
     fn a_retry_is_due_between_now_and_the_length_of_the_lease() {
         let at = Timestamp::from_millis;
         let claimed = |until| {
-            let state = State::Claimed { token: Token::MAX, until: at(until), keep_until: None };
+            let state = State::Claimed {
+                token: Token::MAX,
+                took_over: None,
+                until: at(until),
+                is_ended: false,
+                keep: Retention::Forever,
+            };
             Record { fingerprint: None, attempt: Uuid::nil(), created_at: at(1_000), state }
         };
         // The last ones were renewed when the clock had stepped back to before the claim.

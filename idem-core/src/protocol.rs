@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     Change, Error, ErrorKind, Fingerprint, Record, Request, Retention, Step, Timestamp,
-    decision::{Verdict, is_live, judge},
+    decision::{EventVerdict, judge, judge_event},
 };
 
 /// Runs an effect and completes the key with its result: what [`Idem::execute_bytes`] sends to its store.
@@ -37,7 +37,24 @@ where
     /// # Errors
     /// [`ErrorKind::InvalidDuration`] if the request's retention is zero or too long.
     pub fn new(request: &Request, result_limit: usize, effect: F) -> Result<Self, Error> {
-        let wanted = Wanted::by(request)?;
+        Self::asked(Asker::Request, request, result_limit, effect)
+    }
+
+    /// The same step of a handler, whose events are asked for by their ids.
+    ///
+    /// # Errors
+    /// As [`Execute::new`].
+    pub(crate) fn on_event(request: &Request, effect: F) -> Result<Self, Error> {
+        Self::asked(Asker::Event, request, 0, effect)
+    }
+
+    fn asked(
+        asker: Asker,
+        request: &Request,
+        result_limit: usize,
+        effect: F,
+    ) -> Result<Self, Error> {
+        let wanted = Wanted::by(asker, request)?;
         Ok(Self { wanted, result_limit, effect, transaction: PhantomData })
     }
 }
@@ -67,18 +84,18 @@ pub(crate) fn within(limit: usize, result: Bytes) -> Result<Bytes, Error> {
     Ok(result)
 }
 
-/// Completes an event's key without an effect.
+/// Completes an event's key without an effect. What was done is marked, whatever the payload of an ended lease was.
 pub(crate) struct Mark(Wanted);
 
 impl Mark {
     pub(crate) fn new(request: &Request) -> Result<Self, Error> {
-        Wanted::by(request).map(Self)
+        Wanted::by(Asker::Event, request).map(Self)
     }
 }
 
 impl<Tx: ?Sized> Step<Tx> for Mark {
     fn proceeds(&self, record: Option<&Record>, now: Timestamp) -> bool {
-        self.0.is_free(record, now)
+        judge_event(record, None, now) == EventVerdict::Run
     }
 
     fn effectless(&self) -> bool {
@@ -90,8 +107,16 @@ impl<Tx: ?Sized> Step<Tx> for Mark {
     }
 }
 
+/// Whose table decides.
+#[derive(Clone, Copy)]
+enum Asker {
+    Request,
+    Event,
+}
+
 /// What a step that wants a free key brings.
 struct Wanted {
+    asker: Asker,
     fingerprint: Option<Fingerprint>,
     retention: Retention,
     // One for the call, however often the step runs; made when first needed, since a replay needs none.
@@ -99,13 +124,17 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn by(request: &Request) -> Result<Self, Error> {
-        let fingerprint = request.fingerprint_value().copied();
-        Ok(Self { fingerprint, retention: request.retention()?, attempt: None })
+    fn by(asker: Asker, request: &Request) -> Result<Self, Error> {
+        let (fingerprint, retention) = (request.fingerprint_value().copied(), request.retention()?);
+        Ok(Self { asker, fingerprint, retention, attempt: None })
     }
 
     fn is_free(&self, record: Option<&Record>, now: Timestamp) -> bool {
-        judge(record, self.fingerprint.as_ref(), now) == Verdict::Run
+        let fingerprint = self.fingerprint.as_ref();
+        match self.asker {
+            Asker::Request => judge(record, fingerprint, now).runs(),
+            Asker::Event => judge_event(record, fingerprint, now) == EventVerdict::Run,
+        }
     }
 
     fn complete(&mut self, result: Bytes) -> Change {
@@ -125,32 +154,5 @@ impl<Tx: ?Sized> Step<Tx> for Read {
 
     fn run(&mut self, _: &mut Tx, _: Option<&Record>, _: Timestamp) -> Result<Change, Error> {
         Ok(Change::Keep)
-    }
-}
-
-/// Removes what is recorded for the key, unless it is a live lease.
-pub(crate) struct Forget;
-
-impl Forget {
-    /// Until when a live lease stands in the way.
-    pub(crate) fn held_until(record: Option<&Record>, now: Timestamp) -> Option<Timestamp> {
-        record.filter(|record| is_live(record, now)).and_then(|record| match record.state {
-            crate::State::Claimed { until, .. } => Some(until),
-            crate::State::Completed { .. } => None,
-        })
-    }
-}
-
-impl<Tx: ?Sized> Step<Tx> for Forget {
-    fn proceeds(&self, record: Option<&Record>, now: Timestamp) -> bool {
-        record.is_some() && Self::held_until(record, now).is_none()
-    }
-
-    fn effectless(&self) -> bool {
-        true
-    }
-
-    fn run(&mut self, _: &mut Tx, _: Option<&Record>, _: Timestamp) -> Result<Change, Error> {
-        Ok(Change::Remove)
     }
 }

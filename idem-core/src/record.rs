@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use uuid::Uuid;
 
-use crate::{Error, ErrorKind, Fingerprint, Timestamp, decision::is_live};
+use crate::{Error, ErrorKind, Fingerprint, Phase, Retention, Timestamp};
 
 /// A fencing token: it grows with every lease of a key and never goes back, below 2^63.
 ///
@@ -82,10 +82,14 @@ pub enum State {
     Claimed {
         /// The fencing token of the lease.
         token: Token,
-        /// When the lease ends.
+        /// The token of the lease that this one took over, if it did.
+        took_over: Option<Token>,
+        /// When the lease ends; if it was ended by name, when that was.
         until: Timestamp,
-        /// When the record of an ended lease may go; none for never.
-        keep_until: Option<Timestamp>,
+        /// Whether the lease was ended by name: then it has ended, whatever a clock says.
+        is_ended: bool,
+        /// How long the record stays after the lease has ended.
+        keep: Retention,
     },
     /// Completed with this result.
     Completed {
@@ -97,13 +101,12 @@ pub enum State {
 }
 
 impl Record {
-    /// From when on purging may remove this record; none for never.
-    ///
-    /// A lease that was renewed past its retention stays until its end.
+    /// From when on the record counts as none, and purging removes it; none for never.
     #[must_use]
-    pub fn purge_at(&self) -> Option<Timestamp> {
+    pub fn gone_at(&self) -> Option<Timestamp> {
         match self.state {
-            State::Claimed { until, keep_until, .. } => keep_until.map(|keep| keep.max(until)),
+            State::Claimed { until, keep: Retention::For(span), .. } => until.after(span),
+            State::Claimed { keep: Retention::Forever, .. } => None,
             State::Completed { expires_at, .. } => expires_at,
         }
     }
@@ -111,7 +114,7 @@ impl Record {
     /// Whether purging at `now` removes this record.
     #[must_use]
     pub fn is_purgeable(&self, now: Timestamp) -> bool {
-        self.purge_at().is_some_and(|at| at <= now)
+        self.phase(now) == Phase::Gone
     }
 }
 
@@ -129,11 +132,13 @@ impl fmt::Debug for Record {
 impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Claimed { token, until, keep_until } => f
+            Self::Claimed { token, took_over, until, is_ended, keep } => f
                 .debug_struct("Claimed")
                 .field("token", token)
+                .field("took_over", took_over)
                 .field("until", until)
-                .field("keep_until", keep_until)
+                .field("is_ended", is_ended)
+                .field("keep", keep)
                 .finish(),
             Self::Completed { result, expires_at } => f
                 .debug_struct("Completed")
@@ -163,12 +168,14 @@ impl Receipt {
     #[must_use]
     pub fn live(record: &Record, now: Timestamp) -> Option<Self> {
         match &record.state {
-            State::Completed { result, expires_at } if is_live(record, now) => Some(Self {
-                fingerprint: record.fingerprint,
-                result: result.clone(),
-                created_at: record.created_at,
-                expires_at: *expires_at,
-            }),
+            State::Completed { result, expires_at } if record.phase(now) == Phase::Live => {
+                Some(Self {
+                    fingerprint: record.fingerprint,
+                    result: result.clone(),
+                    created_at: record.created_at,
+                    expires_at: *expires_at,
+                })
+            }
             _ => None,
         }
     }
@@ -187,6 +194,8 @@ impl fmt::Debug for Receipt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Span;
+    use std::time::Duration;
 
     fn at(millis: i64) -> Timestamp {
         Timestamp::from_millis(millis)
@@ -209,18 +218,22 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_may_go_when_both_its_lease_and_its_retention_have_passed() {
-        let claim = |until, keep_until| Record {
-            fingerprint: None,
-            attempt: Uuid::nil(),
-            created_at: at(0),
-            state: State::Claimed { token: Token(1), until: at(until), keep_until },
+    fn a_claim_is_gone_when_it_has_been_ended_for_as_long_as_it_is_kept() {
+        let span = Span::new("retention", Duration::from_millis(20)).unwrap();
+        let claim = |is_ended, keep| {
+            let (token, until) = (Token(1), at(10));
+            let state = State::Claimed { token, took_over: None, until, is_ended, keep };
+            Record { fingerprint: None, attempt: Uuid::nil(), created_at: at(0), state }
         };
-        assert_eq!(claim(10, Some(at(20))).purge_at(), Some(at(20)));
-        assert_eq!(claim(30, Some(at(20))).purge_at(), Some(at(30)));
-        assert_eq!(claim(10, None).purge_at(), None);
-        assert!(!claim(10, Some(at(20))).is_purgeable(at(19)));
-        assert!(claim(10, Some(at(20))).is_purgeable(at(20)));
+        for is_ended in [false, true] {
+            let record = claim(is_ended, Retention::For(span));
+            assert_eq!(record.gone_at(), Some(at(30)));
+            assert!(!record.is_purgeable(at(29)));
+            assert!(record.is_purgeable(at(30)));
+            let record = claim(is_ended, Retention::Forever);
+            assert_eq!(record.gone_at(), None);
+            assert!(!record.is_purgeable(at(i64::MAX)));
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub struct Request {
     fingerprint: Option<Fingerprint>,
     retention: Asked,
     wait: Option<Duration>,
+    refuses_takeover: bool,
 }
 
 /// A retention as it was asked for; checked when the request is used, so that building one cannot fail.
@@ -36,7 +37,13 @@ enum Asked {
 impl Request {
     /// A request for `key`, without a fingerprint, whose receipt lives 24 hours.
     pub fn new(key: Key) -> Self {
-        Self { key, fingerprint: None, retention: Asked::Checked(Retention::DEFAULT), wait: None }
+        Self {
+            key,
+            fingerprint: None,
+            retention: Asked::Checked(Retention::DEFAULT),
+            wait: None,
+            refuses_takeover: false,
+        }
     }
 
     /// Identifies the request's parameters, so that the same key with others is a conflict.
@@ -80,6 +87,22 @@ impl Request {
     pub fn wait_for(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
+    }
+
+    /// Has a claim refuse to take over from a lease that ended without an answer: the outcome is then
+    /// [`Claim::Unfinished`](crate::Claim::Unfinished), and nothing is written. So polling neither prolongs nor rewrites the
+    /// evidence, until an operator [settles](crate::Idem::settle) the key or the record is gone.
+    ///
+    /// Only claims look at this; [`Idem::execute`](crate::Idem::execute) does not.
+    pub fn refuse_takeover(mut self) -> Self {
+        self.refuses_takeover = true;
+        self
+    }
+
+    /// Whether a claim refuses to take over.
+    #[must_use]
+    pub fn refuses_takeover(&self) -> bool {
+        self.refuses_takeover
     }
 
     /// The key.

@@ -16,15 +16,15 @@ use crate::{Error, ErrorKind, Fingerprint, Record, Retention, Span, State, Times
 ///
 /// The steps are core's; a store runs them and knows nothing of what they mean.
 pub trait Step<Tx: ?Sized> {
-    /// Whether there is anything to run, given the record. Pure; of the time it depends only on whether the
-    /// record [is live](crate::is_live).
+    /// Whether there is anything to run, given the record. Pure; of the time it depends only on the record's
+    /// [phase](Record::phase).
     ///
     /// A store may ask this on a cheap snapshot: if the answer is no, there is nothing to write, and that
     /// record and time are the step's outcome.
     fn proceeds(&self, record: Option<&Record>, now: Timestamp) -> bool;
 
-    /// Whether the step never touches its transaction, and asks for the same change whatever the record and
-    /// the time, so that a store may skip reading and try on the record that it expects.
+    /// Whether the step never touches its transaction, and asks for the same change whenever it finds the same record
+    /// in the same phase, so that a store may skip reading and try on the record that it expects.
     fn effectless(&self) -> bool {
         false
     }
@@ -100,9 +100,11 @@ pub enum Change {
         fingerprint: Option<Fingerprint>,
         /// Identifies the call.
         attempt: Uuid,
+        /// The token of the lease that this one takes over, if it does.
+        took_over: Option<Token>,
         /// How long, from now.
         lease: Span,
-        /// How long the record stays, from now, if the lease ends without an answer.
+        /// How long the record stays, from the lease's end, if that comes without an answer.
         retention: Retention,
     },
     /// Move the end of the lease.
@@ -110,8 +112,7 @@ pub enum Change {
         /// How far, from now.
         lease: Span,
     },
-    /// End the lease, and keep its record: whoever claims the key next is told that it takes over. Its end is then
-    /// that of its claim, so that a clock that steps back does not bring it to life.
+    /// End the lease now, and keep its record: whoever claims the key next is told that it takes over.
     End,
     /// Complete the key.
     Complete {
@@ -154,25 +155,23 @@ impl Change {
         Ok(match self {
             Self::Keep => before.cloned(),
             Self::Remove => None,
-            Self::Claim { fingerprint, attempt, lease, retention } => {
-                let until = lease.ends_at("lease", now)?;
-                let keep_until = retention.expires_at(now)?;
-                let state = State::Claimed { token: token()?, until, keep_until };
+            Self::Claim { fingerprint, attempt, took_over, lease, retention } => {
+                let until = ends_at(lease, retention, now)?;
+                let (token, is_ended, keep) = (token()?, false, retention);
+                let state = State::Claimed { token, took_over, until, is_ended, keep };
                 Some(Record { fingerprint, attempt, created_at: now, state })
             }
             Self::Extend { lease } => {
                 let mut record = before.cloned();
-                if let Some(Record { state: State::Claimed { until, .. }, .. }) = &mut record {
-                    *until = lease.ends_at("lease", now)?;
+                if let Some(State::Claimed { until, keep, .. }) = claim_in(&mut record) {
+                    *until = ends_at(lease, *keep, now)?;
                 }
                 record
             }
             Self::End => {
                 let mut record = before.cloned();
-                if let Some(Record { created_at, state: State::Claimed { until, .. }, .. }) =
-                    &mut record
-                {
-                    *until = *created_at;
+                if let Some(State::Claimed { until, is_ended, .. }) = claim_in(&mut record) {
+                    (*until, *is_ended) = (now, true);
                 }
                 record
             }
@@ -182,6 +181,17 @@ impl Change {
             }
         })
     }
+}
+
+fn claim_in(record: &mut Option<Record>) -> Option<&mut State> {
+    record.as_mut().map(|record| &mut record.state)
+}
+
+/// When a lease ends that begins now, if its record can be kept after that for as long as it must.
+fn ends_at(lease: Span, retention: Retention, now: Timestamp) -> Result<Timestamp, Error> {
+    let until = lease.ends_at("lease", now)?;
+    retention.expires_at(until)?;
+    Ok(until)
 }
 
 /// What a store reports of a step: facts, no protocol.
@@ -238,6 +248,13 @@ mod tests {
         Span::new("lease", Duration::from_millis(millis)).unwrap()
     }
 
+    const KEPT: Retention = Retention::DEFAULT;
+
+    fn claimed(token: Token, until: i64, is_ended: bool) -> State {
+        let took_over = Token::from_u64(2);
+        State::Claimed { token, took_over, until: at(until), is_ended, keep: KEPT }
+    }
+
     fn no_token() -> Result<Token, Error> {
         panic!("only a claim takes a token")
     }
@@ -246,8 +263,9 @@ mod tests {
         Change::Claim {
             fingerprint: Some(Fingerprint::of_bytes("a")),
             attempt: Uuid::from_u128(1),
+            took_over: Token::from_u64(2),
             lease: span(10),
-            retention: Retention::For(span(100)),
+            retention: KEPT,
         }
     }
 
@@ -261,14 +279,13 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_gets_its_token_and_both_ends() {
+    fn a_claim_gets_its_token_and_its_end() {
         let token = Token::from_u64(3).unwrap();
         let record = claim().stamp(None, at(5), || Ok(token)).unwrap().unwrap();
         assert_eq!(record.created_at, at(5));
         assert_eq!(record.attempt, Uuid::from_u128(1));
         assert_eq!(record.fingerprint, Some(Fingerprint::of_bytes("a")));
-        let (until, keep_until) = (at(15), Some(at(105)));
-        assert_eq!(record.state, State::Claimed { token, until, keep_until });
+        assert_eq!(record.state, claimed(token, 15, false));
     }
 
     #[test]
@@ -280,7 +297,7 @@ mod tests {
         let (result, expires_at) = (Bytes::from_static(b"r"), Some(at(100)));
         assert_eq!(record.state, State::Completed { result, expires_at });
         let record = complete(Retention::Forever).stamp(None, at(40), no_token).unwrap().unwrap();
-        assert_eq!(record.purge_at(), None);
+        assert_eq!(record.gone_at(), None);
     }
 
     #[test]
@@ -288,17 +305,15 @@ mod tests {
         let before = claim().stamp(None, at(5), || Ok(Token::MAX)).unwrap();
         let change = Change::Extend { lease: span(50) };
         let after = change.stamp(before.as_ref(), at(7), no_token).unwrap().unwrap();
-        let (token, keep_until) = (Token::MAX, Some(at(105)));
-        assert_eq!(after.state, State::Claimed { token, until: at(57), keep_until });
+        assert_eq!(after.state, claimed(Token::MAX, 57, false));
         assert_eq!(after.created_at, at(5));
     }
 
     #[test]
-    fn ending_a_lease_moves_its_end_to_its_start_and_keeps_the_rest() {
+    fn a_lease_that_is_ended_ended_now_and_keeps_the_rest() {
         let before = claim().stamp(None, at(5), || Ok(Token::MAX)).unwrap();
         let after = Change::End.stamp(before.as_ref(), at(7), no_token).unwrap().unwrap();
-        let (token, keep_until) = (Token::MAX, Some(at(105)));
-        assert_eq!(after.state, State::Claimed { token, until: at(5), keep_until });
+        assert_eq!(after.state, claimed(Token::MAX, 7, true));
         assert_eq!(after.created_at, at(5));
         let completed = complete(Retention::Forever).stamp(None, at(5), no_token).unwrap();
         assert_eq!(Change::End.stamp(completed.as_ref(), at(7), no_token).unwrap(), completed);
@@ -314,6 +329,12 @@ mod tests {
     #[test]
     fn an_end_beyond_time_is_refused_without_a_token() {
         assert!(claim().stamp(None, at(i64::MAX), no_token).is_err());
+        // The lease's end could be written, and that of its record could not.
+        let late = at(i64::MAX - 10);
+        assert!(claim().stamp(None, late, no_token).is_err());
+        let before = claim().stamp(None, at(5), || Ok(Token::MAX)).unwrap();
+        let extension = Change::Extend { lease: span(10) };
+        assert!(extension.stamp(before.as_ref(), late, no_token).is_err());
         let change = complete(Retention::For(span(1)));
         assert!(change.stamp(None, at(i64::MAX), no_token).is_err());
     }

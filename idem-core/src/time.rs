@@ -95,6 +95,12 @@ impl Span {
         Ok(Self(millis))
     }
 
+    /// The span of so many milliseconds; none if that is not at least one.
+    #[must_use]
+    pub const fn from_millis(millis: i64) -> Option<Self> {
+        if millis > 0 { Some(Self(millis)) } else { None }
+    }
+
     /// The span in milliseconds.
     #[must_use]
     pub const fn as_millis(self) -> i64 {

@@ -11,7 +11,7 @@ use event_listener::EventListener;
 use uuid::Uuid;
 
 use crate::{
-    Committed, Key, Record, Request, State, Timestamp, Token,
+    Committed, Key, Record, Request, Retention, State, Timestamp, Token,
     waiting::{Held, Waiter, Waiting},
 };
 
@@ -85,7 +85,13 @@ fn a_clock_that_stepped_back_makes_nobody_wait_longer_than_the_lease_or_a_second
     let at = Timestamp::from_millis;
     let request = Request::new(Key::new("t", "o", "k").unwrap());
     for (lease, now, left) in [(300, 0, 300), (300, -60_000, 1_000), (5_000, -60_000, 5_000)] {
-        let state = State::Claimed { token: token(1), until: at(lease), keep_until: None };
+        let state = State::Claimed {
+            token: token(1),
+            took_over: None,
+            until: at(lease),
+            is_ended: false,
+            keep: Retention::Forever,
+        };
         let record = Record { fingerprint: None, attempt: Uuid::nil(), created_at: at(0), state };
         let held = Held::by(&Committed::kept(Some(record), at(now)), &request).unwrap();
         assert_eq!(held.left, Duration::from_millis(left), "{lease} at {now}");

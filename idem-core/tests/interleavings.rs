@@ -50,8 +50,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use idem_core::{
     BoxFuture, BoxStep, Committed, Cursor, Durability, Error, Guarantees, Key, Overlay, Page,
-    Purged, Record, Request, Sharing, Space, State, Store, Timestamp, Token, Values, Verdict,
-    judge,
+    Purged, Record, Request, Retention, Sharing, Space, State, Store, Timestamp, Token, Values,
+    Verdict, judge,
 };
 use shuttle::{future::block_on, sync::Mutex, thread};
 use uuid::Uuid;
@@ -137,7 +137,13 @@ impl Place {
 
     /// As a store and a lease do it: the record first, and then it is noted.
     fn claim(&self, token: Token) {
-        let state = State::Claimed { token, until: Timestamp::from_millis(1000), keep_until: None };
+        let state = State::Claimed {
+            token,
+            took_over: None,
+            until: Timestamp::from_millis(1000),
+            is_ended: false,
+            keep: Retention::Forever,
+        };
         let created_at = Timestamp::from_millis(0);
         let record = Record { fingerprint: None, attempt: Uuid::new_v4(), created_at, state };
         *self.record.lock().unwrap() = Some(record);

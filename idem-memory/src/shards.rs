@@ -25,8 +25,8 @@ pub(crate) struct Shards {
 #[derive(Default)]
 pub(crate) struct Shard {
     records: HashMap<Key, Record>,
-    /// When records may be purged, earliest first.
-    purge_at: BTreeSet<(Timestamp, Key)>,
+    /// When records are gone, earliest first.
+    gone_at: BTreeSet<(Timestamp, Key)>,
     values: HashMap<Space, HashMap<Bytes, Bytes>>,
 }
 
@@ -111,8 +111,8 @@ impl Shards {
 impl Shard {
     fn purge(&mut self, now: Timestamp, limit: usize) -> usize {
         let mut removed = 0;
-        while removed < limit && self.purge_at.first().is_some_and(|(at, _)| *at <= now) {
-            if let Some((_, key)) = self.purge_at.pop_first() {
+        while removed < limit && self.gone_at.first().is_some_and(|(at, _)| *at <= now) {
+            if let Some((_, key)) = self.gone_at.pop_first() {
                 self.records.remove(&key);
                 removed += 1;
             }
@@ -121,16 +121,16 @@ impl Shard {
     }
 
     fn set_record(&mut self, key: &Key, after: Option<Record>) {
-        let purge_at = after.as_ref().and_then(Record::purge_at);
+        let gone_at = after.as_ref().and_then(Record::gone_at);
         let before = match after {
             Some(record) => self.records.insert(key.clone(), record),
             None => self.records.remove(key),
         };
-        if let Some(at) = before.as_ref().and_then(Record::purge_at) {
-            self.purge_at.remove(&(at, key.clone()));
+        if let Some(at) = before.as_ref().and_then(Record::gone_at) {
+            self.gone_at.remove(&(at, key.clone()));
         }
-        if let Some(at) = purge_at {
-            self.purge_at.insert((at, key.clone()));
+        if let Some(at) = gone_at {
+            self.gone_at.insert((at, key.clone()));
         }
     }
 

@@ -98,7 +98,7 @@ if change == 'set' then
   if token == '-' then
     stays = tonumber(life)
   elseif keep ~= '-' then
-    stays = math.max(tonumber(life), tonumber(keep))
+    stays = tonumber(life) + tonumber(keep)
   end
   if stays and grace ~= '' then
     local gone_at = tonumber(created_at) + stays + tonumber(grace)

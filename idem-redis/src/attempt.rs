@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use idem_core::{
-    Applied, Certainty, Change, Committed, Error, ErrorKind, Key, Look, Optimistic, Overlay,
+    Applied, Certainty, Change, Committed, Error, ErrorKind, Key, Look, Optimistic, Overlay, Phase,
     Record, State, Timestamp, Token,
 };
 use parking_lot::Mutex;
@@ -58,6 +58,9 @@ struct Progress {
     /// The names that the step has asked for, in any run of it.
     wanted: BTreeSet<Bytes>,
     values: Arc<FetchedValues>,
+    /// The head of the record that the attempt has read, as it is stored: in an older form it is another than the one
+    /// that it would be written with.
+    head: Option<Bytes>,
     /// The id that the call's record bears, and the record that it was to replace.
     sent: Option<(Uuid, Option<Record>)>,
 }
@@ -69,6 +72,7 @@ impl<'s> Call<'s> {
             assumed: None,
             wanted: BTreeSet::new(),
             values: Arc::default(),
+            head: None,
             sent: None,
         };
         Self {
@@ -107,6 +111,7 @@ impl<'s> Call<'s> {
         match basis? {
             Basis::Told(look) => Some(look),
             Basis::Assumed(assumption) => {
+                progress.head = assumption.record.as_ref().map(|record| record.to_head().into());
                 let look = Look { record: assumption.record.clone(), now: assumption.now };
                 progress.assumed = Some(assumption);
                 Some(look)
@@ -121,8 +126,11 @@ impl<'s> Call<'s> {
         let names: Vec<_> =
             wanted.iter().map(|name| self.store.prefix.value(&space, name)).collect();
         let seen = self.store.look_patiently(&self.record, &names).await?;
+        let head = head_in(seen.record.as_ref());
         let record = decode(seen.record, &self.record)?;
-        self.progress.lock().values = Arc::new(wanted.into_iter().zip(seen.values).collect());
+        let mut progress = self.progress.lock();
+        progress.values = Arc::new(wanted.into_iter().zip(seen.values).collect());
+        progress.head = head;
         Ok(Look { record, now: self.store.decided_now(seen.now) })
     }
 
@@ -154,7 +162,7 @@ impl<'s> Call<'s> {
         let own_floor = || Token::at(seen.now);
         Commit {
             record: &self.record,
-            expected: seen.record.as_ref().map(Record::to_head),
+            expected: self.progress.lock().head.clone(),
             live_until: live_until.filter(|_| self.store.clock.is_none()),
             becomes,
             token_floor: self.store.clock.is_some().then(own_floor),
@@ -172,6 +180,7 @@ impl<'s> Call<'s> {
         seen: &Look,
         change: &Change,
     ) -> Result<Applied, Error> {
+        let head = head_in(stored.as_ref());
         let record = decode(stored, &self.record)?;
         let now = self.store.decided_now(now);
         if self.doubt.is_there() {
@@ -195,15 +204,17 @@ impl<'s> Call<'s> {
                 _ if record == seen.record => {}
                 // Another extension has come first, or this one: it is asked for again on the claim that there is.
                 Change::Extend { .. } | Change::End
-                    if is_same_claim(seen, &record, |until| until > now) => {}
-                Change::End if is_same_claim(seen, &record, |until| until <= now) => {
+                    if is_same_claim(seen, &record) && phase_of(&record, now) == Phase::Live => {}
+                Change::End if is_same_claim(seen, &record) => {
                     return Ok(Applied::Committed { after: record, now });
                 }
                 // A removal leaves nothing to know it by, and what has come since is not what was to go.
                 Change::Remove | Change::Extend { .. } | Change::End => return Err(unknown()),
             }
         }
-        self.progress.lock().next = Some(Basis::Told(Look { record, now }));
+        let mut progress = self.progress.lock();
+        progress.head = head;
+        progress.next = Some(Basis::Told(Look { record, now }));
         Ok(Applied::Stale)
     }
 
@@ -218,24 +229,25 @@ impl<'s> Call<'s> {
     }
 }
 
+fn head_in(stored: Option<&Bytes>) -> Option<Bytes> {
+    stored.map(|bytes| bytes.slice_ref(Record::head_in(bytes)))
+}
+
 fn is_claim(record: &Option<Record>) -> bool {
     matches!(record, Some(Record { state: State::Claimed { .. }, .. }))
 }
 
-/// Whether a record is the claim that was seen, with an end like that.
-fn is_same_claim(
-    seen: &Look,
-    record: &Option<Record>,
-    is_so: impl FnOnce(Timestamp) -> bool,
-) -> bool {
-    let claim = |record: &Option<Record>| match record {
-        Some(Record { state: State::Claimed { token, until, .. }, .. }) => Some((*token, *until)),
+/// Whether a record is the claim that was seen.
+fn is_same_claim(seen: &Look, record: &Option<Record>) -> bool {
+    let token = |record: &Option<Record>| match record {
+        Some(Record { state: State::Claimed { token, .. }, .. }) => Some(*token),
         _ => None,
     };
-    match (claim(&seen.record), claim(record)) {
-        (Some((seen, _)), Some((token, until))) => seen == token && is_so(until),
-        _ => false,
-    }
+    token(record).is_some() && token(&seen.record) == token(record)
+}
+
+fn phase_of(record: &Option<Record>, now: Timestamp) -> Phase {
+    record.as_ref().map_or(Phase::Gone, |record| record.phase(now))
 }
 
 impl Optimistic for Call<'_> {

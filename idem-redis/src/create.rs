@@ -39,8 +39,7 @@ impl<'c> Create<'c> {
             && commit.live_until.is_none()
             && commit.reads.is_empty()
             && commit.writes.len() <= MOST_PUTS
-            && draft.token == DraftToken::None
-            && draft.keep_until == Moment::Never;
+            && draft.token == DraftToken::None;
         if !is_plain {
             return None;
         }

@@ -3,7 +3,7 @@
 use std::{sync::LazyLock, vec};
 
 use bytes::Bytes;
-use idem_core::{Draft, DraftToken, Moment, Record, Span, Timestamp, Token};
+use idem_core::{Draft, DraftToken, Moment, Retention, Span, Timestamp, Token};
 use redis::{Cmd, RedisError, Value};
 
 use crate::names;
@@ -60,7 +60,7 @@ pub(crate) enum Becomes {
 pub(crate) struct Commit<'c> {
     pub(crate) record: &'c [u8],
     /// What the record must begin with; none if there must be none.
-    pub(crate) expected: Option<Vec<u8>>,
+    pub(crate) expected: Option<Bytes>,
     /// From this time of the server's on, the record is not what the step proceeds on.
     pub(crate) live_until: Option<Timestamp>,
     pub(crate) becomes: Becomes,
@@ -74,11 +74,11 @@ pub(crate) struct Commit<'c> {
 }
 
 impl<'c> Commit<'c> {
-    /// Removes `record`, if it is still there.
-    pub(crate) fn removal(name: &'c [u8], record: &Record) -> Self {
+    /// Removes the record with that head, if it is still there.
+    pub(crate) fn removal(name: &'c [u8], head: Bytes) -> Self {
         Self {
             record: name,
-            expected: Some(record.to_head()),
+            expected: Some(head),
             live_until: None,
             becomes: Becomes::Removed,
             token_floor: None,
@@ -167,7 +167,11 @@ impl<'c> Commit<'c> {
             Moment::At(time) => command.arg(time.as_millis()),
             _ => command.arg(""),
         };
-        command.arg(later(start, draft.ends_at)).arg(later(start, draft.keep_until));
+        command.arg(later(start, draft.ends_at));
+        match draft.keep {
+            Retention::For(span) => command.arg(span.as_millis()),
+            Retention::Forever => command.arg("-"),
+        };
         match draft.token {
             DraftToken::None => command.arg("-"),
             DraftToken::Kept(token) => command.arg(token.as_u64()),

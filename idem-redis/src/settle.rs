@@ -201,7 +201,7 @@ impl Commit<'_> {
     /// From when on this commit, applied at `now`, may be purged; none if there is nothing to purge.
     fn traceless_from(&self, now: Timestamp) -> Option<Timestamp> {
         match &self.becomes {
-            Becomes::Set(draft) => draft.purge_at(now),
+            Becomes::Set(draft) => draft.gone_at(now),
             Becomes::Kept | Becomes::Removed => None,
         }
     }

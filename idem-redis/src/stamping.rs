@@ -1,6 +1,6 @@
 //! When a record is stamped, and by whom.
 
-use idem_core::{Change, Draft, Error, Moment, Record, Timestamp};
+use idem_core::{Change, Draft, Error, Moment, Record, Retention, Span, Timestamp};
 
 use crate::script::Becomes;
 
@@ -34,16 +34,20 @@ pub(crate) fn becomes(
 }
 
 fn is_exact(draft: &Draft) -> bool {
-    let exact = |moment| match moment {
-        Moment::In(span) => span.as_millis() < MOST_EXACT,
-        _ => true,
-    };
+    let is_short = |span: Span| span.as_millis() < MOST_EXACT;
     // From a start that is known already, the script counts on by its own time.
     let is_near = |moment| match moment {
         Moment::At(time) => time.as_millis().unsigned_abs() < MOST_EXACT.unsigned_abs(),
         _ => true,
     };
-    let counts_on = matches!(draft.ends_at, Moment::Now | Moment::In(_));
-    [draft.ends_at, draft.keep_until].into_iter().all(exact)
-        && (!counts_on || is_near(draft.created_at))
+    let counts_exactly = match draft.ends_at {
+        Moment::In(span) => is_short(span) && is_near(draft.created_at),
+        Moment::Now => is_near(draft.created_at),
+        Moment::At(_) | Moment::Never => true,
+    };
+    let keeps_exactly = match draft.keep {
+        Retention::For(span) => is_short(span),
+        Retention::Forever => true,
+    };
+    counts_exactly && keeps_exactly
 }

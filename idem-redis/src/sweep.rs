@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
 use futures_util::future::join_all;
 use idem_core::{Cursor, Error, ErrorKind, Key, Page, Purged, Record, Timestamp};
 
@@ -166,20 +167,26 @@ struct Found {
     key: Key,
     name: Vec<u8>,
     record: Result<Record, Error>,
+    /// As it is stored.
+    head: Bytes,
     now: Timestamp,
 }
 
 /// What lies under a name; none if nothing does any more.
 async fn find(store: &Inner, name: Vec<u8>) -> Result<Option<Found>, Error> {
     let Some(key) = store.prefix.key(&name) else { return Ok(None) };
-    let (record, now) = match store.look_patiently(&name, &[]).await {
-        Ok(seen) => (decode(seen.record, &name).transpose(), store.decided_now(seen.now)),
+    let (record, head, now) = match store.look_patiently(&name, &[]).await {
+        Ok(seen) => {
+            let head = seen.record.as_ref().map(|bytes| bytes.slice_ref(Record::head_in(bytes)));
+            let record = decode(seen.record, &name).transpose();
+            (record, head.unwrap_or_default(), store.decided_now(seen.now))
+        }
         Err(error) if matches!(error.kind(), ErrorKind::Damaged { .. }) => {
-            (Some(Err(named(error, &name))), store.estimated_now())
+            (Some(Err(named(error, &name))), Bytes::new(), store.estimated_now())
         }
         Err(error) => return Err(error),
     };
-    Ok(record.map(|record| Found { key, name, record, now }))
+    Ok(record.map(|record| Found { key, name, record, head, now }))
 }
 
 /// At most `limit` records from a place on.
@@ -229,7 +236,7 @@ async fn remove_due(store: &Inner, limit: usize, removed: &mut usize) -> Result<
         let (found, unseen) = good_of(found);
         let mut due = found.iter().flatten().filter_map(|found| {
             let record = found.record.as_ref().ok()?;
-            record.is_purgeable(found.now).then_some((found, record))
+            record.is_purgeable(found.now).then_some(found)
         });
         loop {
             // What another has taken meanwhile makes room for the next.
@@ -237,7 +244,7 @@ async fn remove_due(store: &Inner, limit: usize, removed: &mut usize) -> Result<
             if some.is_empty() {
                 break;
             }
-            let removals = some.into_iter().map(|(found, record)| remove(store, found, record));
+            let removals = some.into_iter().map(|found| remove(store, found));
             let (were_removed, failed) = good_of(join_all(removals).await);
             *removed += were_removed.into_iter().filter(|was_removed| *was_removed).count();
             failed.map_or(Ok(()), Err)?;
@@ -261,8 +268,8 @@ fn good_of<T>(results: Vec<Result<T, Error>>) -> (Vec<T>, Option<Error>) {
 }
 
 /// Removes a record unless another has taken its place; whether it was removed.
-async fn remove(store: &Inner, found: &Found, record: &Record) -> Result<bool, Error> {
-    let commit = Commit::removal(&found.name, record);
+async fn remove(store: &Inner, found: &Found) -> Result<bool, Error> {
+    let commit = Commit::removal(&found.name, found.head.clone());
     let doubt = Doubt::default();
     match settle(store, &commit, true, &doubt).await.map_err(|error| doubt.of(error))? {
         Fate::Done { .. } => Ok(true),
@@ -273,7 +280,6 @@ async fn remove(store: &Inner, found: &Found, record: &Record) -> Result<bool, E
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
 
     #[test]
     fn a_cursor_gives_its_place_back_and_another_an_error() {

@@ -96,7 +96,7 @@ pub(crate) fn apply(database: &Database, commits: &[Commit], number: u64) -> App
         if faults.any() || !verdicts.iter().any(is_written) {
             return abort(verdicts);
         }
-        views.set_expiries(number, expiries(commits, &verdicts))?;
+        set_expiries(views.views, number, expiries(commits, &verdicts))?;
         set_batch(views.views, number)?;
         Ok(verdicts)
     })
@@ -242,9 +242,8 @@ impl Views<'_> {
     }
 
     fn is_unchanged(&self, commit: &Commit) -> Result<bool, Trouble> {
-        let expected = commit.seen.record.as_ref().map(Record::to_bytes);
         let found = get(&self.views[RECORDS], &commit.key)?;
-        if found.as_deref() != expected.as_deref() {
+        if !holds(found.as_deref(), commit.seen.record.as_ref()) {
             return Ok(false);
         }
         for (place, name, value) in &commit.reads {
@@ -268,14 +267,26 @@ impl Views<'_> {
         };
         Token::next(last, now)
     }
+}
 
-    fn set_expiries(
-        &self,
-        number: u64,
-        expiries: Vec<Expiry>,
-    ) -> Result<(), UnabortableTransactionError> {
-        let Some(group) = Group::new(number, expiries) else { return Ok(()) };
-        self.views[EXPIRY].insert(group.name(), group.to_bytes()).map(drop)
+pub(crate) fn set_expiries(
+    views: &[TransactionalTree],
+    number: u64,
+    expiries: Vec<Expiry>,
+) -> Result<(), UnabortableTransactionError> {
+    let Some(group) = Group::new(number, expiries) else { return Ok(()) };
+    views[EXPIRY].insert(group.name(), group.to_bytes()).map(drop)
+}
+
+/// Whether these bytes hold that record. In an older form its bytes are others than those that it would be written as.
+fn holds(bytes: Option<&[u8]>, record: Option<&Record>) -> bool {
+    match (bytes, record) {
+        (None, None) => true,
+        (Some(bytes), Some(record)) => {
+            bytes == record.to_bytes()
+                || Record::from_slice(bytes).is_ok_and(|stored| stored == *record)
+        }
+        _ => false,
     }
 }
 
@@ -290,12 +301,16 @@ fn token_write(token: Token) -> Write {
     (META, IVec::from(names::TOKEN), Some(IVec::from(&token.as_u64().to_be_bytes())))
 }
 
-/// The expiries that a batch adds to the index: those of its records that are not in it yet.
+/// The expiries that a batch adds to the index, which for each record has one at its end or before.
+///
+/// A lease that is prolonged adds none: a purge that comes upon its old one puts it off.
 fn expiries(commits: &[Commit], verdicts: &Verdicts) -> Vec<Expiry> {
     let added = commits.iter().zip(verdicts).filter_map(|(commit, verdict)| {
         let Ok(Verdict::Written(Some(after))) = verdict else { return None };
-        let before = commit.seen.record.as_ref().and_then(Record::purge_at);
-        let at = after.purge_at().filter(|at| Some(*at) != before)?;
+        let before = commit.seen.record.as_ref();
+        let before = before.filter(|before| before.attempt == after.attempt);
+        let known = before.and_then(Record::gone_at);
+        let at = after.gone_at().filter(|at| known.is_none_or(|known| *at < known))?;
         Some((at, commit.key.clone()))
     });
     added.collect()

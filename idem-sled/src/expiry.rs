@@ -1,8 +1,8 @@
-//! The expiry index: one entry a batch, with the times from which on its records may be purged.
+//! The expiry index: one entry a batch, with the times from which on its records may be purged, or before.
 //!
-//! An entry is not touched when a record is replaced or removed before its time: purging looks at each record
-//! again, and what is not as the entry says is passed over. So a commit costs the index a part of one write, and
-//! an entry goes when the last of its times has passed.
+//! An entry is not touched when a record is replaced or removed before its time, nor when a lease is prolonged: purging
+//! looks at each record again, passes over one that stays, and puts off a lease that goes later. So a commit costs the
+//! index a part of one write, a renewal nothing, and an entry goes when the last of its times has passed.
 
 use idem_core::{Error, Timestamp};
 

@@ -1,6 +1,8 @@
 //! Purging by the expiry index.
 
-use idem_core::{Error, Record, Timestamp};
+use std::collections::BTreeSet;
+
+use idem_core::{Error, Record, State, Timestamp};
 use sled::{
     IVec,
     transaction::{ConflictableTransactionError, TransactionalTree, abort},
@@ -32,6 +34,7 @@ pub(crate) struct Removed {
 
 /// What is due first of all.
 pub(crate) struct Due {
+    now: Timestamp,
     expiries: Vec<Expiry>,
     /// Entries of the index that go, and what comes in their place.
     entries: Vec<(IVec, Option<Group>)>,
@@ -42,7 +45,7 @@ pub(crate) struct Due {
 impl Due {
     /// The first expiries whose time has come, at most so many.
     pub(crate) fn find(database: &Database, now: Timestamp, limit: usize) -> Result<Self, Error> {
-        let mut due = Self { expiries: Vec::new(), entries: Vec::new(), all: false };
+        let mut due = Self { now, expiries: Vec::new(), entries: Vec::new(), all: false };
         let mut entries = database.expiry.iter();
         while due.expiries.len() < limit {
             let entry = guarded(|| entries.next().transpose()).map_err(Trouble::nothing_done)?;
@@ -74,17 +77,20 @@ impl Due {
 
     /// Removes them, as the batch of that number.
     ///
-    /// Each record is looked at again: what took an expired one's place stays, and has an expiry of its own. One
-    /// verdict for each, [`Verdict::Written`] if its record went. One that is damaged stays; if the engine fails to
-    /// read one, all stay.
+    /// Each record is looked at again: what took an expired one's place stays, and has an expiry of its own; a lease that
+    /// was prolonged is put off. One verdict for each, [`Verdict::Written`] if its record went. One that is damaged
+    /// stays; if the engine fails to read one, all stay.
     pub(crate) fn apply(&self, database: &Database, number: u64) -> Applied {
         commit::transact(database, &commit::own(database), number, |views, faults| {
-            let removed = self.expiries.iter().map(|due| remove(views, due, faults));
+            let mut later = BTreeSet::new();
+            let removed =
+                self.expiries.iter().map(|(_, key)| self.remove(views, key, &mut later, faults));
             let verdicts: Verdicts = removed.collect();
             if verdicts.iter().any(Result::is_err) {
                 return abort(verdicts);
             }
             self.replace_entries(views)?;
+            commit::set_expiries(views, number, later.into_iter().collect())?;
             commit::set_batch(views, number)?;
             Ok(verdicts)
         })
@@ -102,23 +108,29 @@ impl Due {
         }
         Ok(())
     }
-}
 
-fn remove(
-    views: &[TransactionalTree],
-    (at, key): &Expiry,
-    faults: &Faults,
-) -> Result<Verdict, Error> {
-    let found = guarded(|| commit::get(&views[RECORDS], key));
-    let found = found.map_err(|trouble| faults.note(trouble))?;
-    let record = found.map(|bytes| Record::from_slice(&bytes));
-    match record.transpose() {
-        Ok(Some(record)) if record.purge_at() == Some(*at) => {
-            commit::set(views, vec![(RECORDS, IVec::from(&**key), None)])
-                .map_err(|trouble| faults.note(trouble))?;
-            Ok(Verdict::Written(None))
+    /// Removes the record of an expiry if it is gone, or notes when it will be.
+    fn remove(
+        &self,
+        views: &[TransactionalTree],
+        key: &[u8],
+        later: &mut BTreeSet<Expiry>,
+        faults: &Faults,
+    ) -> Result<Verdict, Error> {
+        let found = guarded(|| commit::get(&views[RECORDS], key));
+        let found = found.map_err(|trouble| faults.note(trouble))?;
+        match found.map(|bytes| Record::from_slice(&bytes)) {
+            Some(Ok(record)) if record.is_purgeable(self.now) => {
+                commit::set(views, vec![(RECORDS, IVec::from(key), None)])
+                    .map_err(|trouble| faults.note(trouble))?;
+                return Ok(Verdict::Written(None));
+            }
+            Some(Ok(record)) if matches!(record.state, State::Claimed { .. }) => {
+                later.extend(record.gone_at().map(|at| (at, key.to_vec())));
+            }
+            // A receipt has an expiry of its own. What cannot be read stays, for who can mend it.
+            _ => {}
         }
-        // What cannot be read stays, for who can mend it.
-        _ => Ok(Verdict::Unchanged),
+        Ok(Verdict::Unchanged)
     }
 }

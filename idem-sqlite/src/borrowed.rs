@@ -178,7 +178,7 @@ fn lock(transaction: &Transaction<'_>) -> Result<(), Error> {
     // Changes nothing, and is a write all the same.
     let lock = "UPDATE main.idem_version SET version = version WHERE 0";
     own_with(transaction, lock).map_err(missing)?;
-    schema::check_connection(transaction)
+    schema::check_current(transaction)
 }
 
 fn own(connection: &Connection, sql: &str) -> Result<(), Error> {

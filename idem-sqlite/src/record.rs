@@ -1,7 +1,7 @@
 //! A key's record as a row.
 
 use bytes::Bytes;
-use idem_core::{Error, Fingerprint, Key, Kind, Record, State, Timestamp, Token};
+use idem_core::{Error, Fingerprint, Key, Kind, Record, Retention, Span, State, Timestamp, Token};
 use rusqlite::{
     Row, ToSql,
     types::{ToSqlOutput, ValueRef},
@@ -12,7 +12,7 @@ use crate::failure::{damaged, failed};
 
 /// The columns of a record, in the order in which [`of_row`] reads them.
 pub(crate) const COLUMNS: &str =
-    "state, created_at, expires_at, lease_until, token, attempt, fingerprint, result";
+    "state, created_at, expires_at, lease_until, token, took_over, attempt, fingerprint, result";
 
 /// The record in a row whose first columns are [`COLUMNS`].
 pub(crate) fn of_row(row: &Row<'_>) -> Result<Record, Error> {
@@ -21,31 +21,46 @@ pub(crate) fn of_row(row: &Row<'_>) -> Result<Record, Error> {
         Ok(millis.map(Timestamp::from_millis))
     };
     let needed = |column: &'static str| move || damaged(format!("a record has no {column}"));
+    let created_at = time(1)?.ok_or_else(needed("created_at"))?;
+    let expires_at = time(2)?;
     let state: String = column_of(row, 0)?;
     let state = match state.as_str() {
-        "completed" => State::Completed { result: result_of(row)?, expires_at: time(2)? },
-        "claimed" => State::Claimed {
-            token: token_of(column_of(row, 4)?)?,
-            until: time(3)?.ok_or_else(needed("lease_until"))?,
-            keep_until: time(2)?,
-        },
+        "completed" if expires_at.is_some_and(|expires_at| expires_at <= created_at) => {
+            return Err(damaged("a record expires before it begins"));
+        }
+        "completed" => State::Completed { result: result_of(row)?, expires_at },
+        "claimed" | "ended" => {
+            let until = time(3)?.ok_or_else(needed("lease_until"))?;
+            State::Claimed {
+                token: token_of(column_of(row, 4)?)?,
+                took_over: column_of::<Option<i64>>(row, 5)?
+                    .map(|token| token_of(Some(token)))
+                    .transpose()?,
+                until,
+                is_ended: state == "ended",
+                keep: kept_after(until, expires_at)?,
+            }
+        }
         _ => return Err(damaged("a record has an unknown state")),
     };
-    let created_at = time(1)?.ok_or_else(needed("created_at"))?;
-    if time(2)?.is_some_and(|expires_at| expires_at <= created_at) {
-        return Err(damaged("a record expires before it begins"));
-    }
-    let attempt: Vec<u8> = column_of(row, 5)?;
+    let attempt: Vec<u8> = column_of(row, 6)?;
     Ok(Record {
-        fingerprint: fingerprint_of(column_of(row, 6)?)?,
+        fingerprint: fingerprint_of(column_of(row, 7)?)?,
         attempt: Uuid::from_slice(&attempt).map_err(|_| damaged("an attempt is no UUID"))?,
         created_at,
         state,
     })
 }
 
+/// How long a lease that ends at `until` is kept, if it is kept until `expires_at`.
+fn kept_after(until: Timestamp, expires_at: Option<Timestamp>) -> Result<Retention, Error> {
+    let Some(expires_at) = expires_at else { return Ok(Retention::Forever) };
+    let keep = expires_at.as_millis().checked_sub(until.as_millis()).and_then(Span::from_millis);
+    keep.map(Retention::For).ok_or_else(|| damaged("a record expires before its lease ends"))
+}
+
 /// How many [`COLUMNS`] there are.
-pub(crate) const WIDTH: usize = 8;
+pub(crate) const WIDTH: usize = 9;
 
 /// That the columns after [`COLUMNS`] are those of this key.
 pub(crate) fn is_of(row: &Row<'_>, key: &Key) -> Result<(), Error> {
@@ -99,7 +114,7 @@ fn fingerprint_of(stored: Option<Vec<u8>>) -> Result<Option<Fingerprint>, Error>
 }
 
 fn result_of(row: &Row<'_>) -> Result<Bytes, Error> {
-    match row.get_ref(7).map_err(failed)? {
+    match row.get_ref(8).map_err(failed)? {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Ok(Bytes::copy_from_slice(bytes)),
         _ => Err(damaged("a completed record has no result")),
     }
@@ -122,6 +137,7 @@ pub(crate) struct Columns<'r> {
     pub(crate) expires_at: Option<i64>,
     pub(crate) lease_until: Option<i64>,
     pub(crate) token: Option<i64>,
+    pub(crate) took_over: Option<i64>,
     pub(crate) attempt: [u8; 16],
     pub(crate) fingerprint: Option<[u8; 33]>,
     pub(crate) result: Option<Stored<'r>>,
@@ -129,16 +145,14 @@ pub(crate) struct Columns<'r> {
 
 impl<'r> Columns<'r> {
     pub(crate) fn of(record: &'r Record) -> Self {
-        let (state, expires_at) = match record.state {
-            State::Completed { expires_at, .. } => ("completed", expires_at),
-            State::Claimed { keep_until, .. } => ("claimed", keep_until),
-        };
-        let (lease_until, token) = match record.state {
-            // Tokens are below 2^63, so none of them turns negative here.
-            State::Claimed { token, until, .. } => {
-                (Some(until.as_millis()), Some(token.as_u64().cast_signed()))
+        // Tokens are below 2^63, so none of them turns negative here.
+        let number = |token: Token| token.as_u64().cast_signed();
+        let (state, lease_until, token, took_over) = match record.state {
+            State::Completed { .. } => ("completed", None, None, None),
+            State::Claimed { token, took_over, until, is_ended, .. } => {
+                let state = if is_ended { "ended" } else { "claimed" };
+                (state, Some(until.as_millis()), Some(number(token)), took_over.map(number))
             }
-            State::Completed { .. } => (None, None),
         };
         let result = match &record.state {
             State::Completed { result, .. } => Some(Stored(result)),
@@ -147,9 +161,10 @@ impl<'r> Columns<'r> {
         Self {
             state,
             created_at: record.created_at.as_millis(),
-            expires_at: expires_at.map(Timestamp::as_millis),
+            expires_at: record.gone_at().map(Timestamp::as_millis),
             lease_until,
             token,
+            took_over,
             attempt: record.attempt.into_bytes(),
             fingerprint: record.fingerprint.map(|fingerprint| fingerprint.to_bytes()),
             result,

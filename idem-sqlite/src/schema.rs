@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The version of the tables that this library makes and knows.
-pub(crate) const VERSION: i64 = 1;
+pub(crate) const VERSION: i64 = 2;
 
 /// All of idem's tables and indices begin so; an effect must not write to them.
 pub(crate) const PREFIX: &str = "idem_";
@@ -34,11 +34,12 @@ CREATE TABLE idem_records (
     tenant TEXT NOT NULL,      -- of an event: its consumer
     operation TEXT NOT NULL,   -- of an event: ''
     key TEXT NOT NULL,         -- the request key or the event id
-    state TEXT NOT NULL,       -- 'completed' or 'claimed'
+    state TEXT NOT NULL,       -- 'completed', 'claimed', or 'ended': a claim that was ended by name
     created_at INTEGER NOT NULL, -- this and all times: milliseconds since 1970-01-01 UTC
-    expires_at INTEGER,        -- NULL: never
-    lease_until INTEGER,       -- of a claim
+    expires_at INTEGER,        -- from then on the row counts as none; NULL: never
+    lease_until INTEGER,       -- of a claim: when its lease ends, or ended
     token INTEGER,             -- of a claim
+    took_over INTEGER,         -- of a claim: the token of the one that it took over, if it did
     attempt BLOB NOT NULL,     -- a UUID
     fingerprint BLOB,          -- its version, then 32 bytes
     result ANY,                -- of a completed key; text where it is text
@@ -52,6 +53,18 @@ CREATE TABLE idem_values (
     value BLOB NOT NULL,
     PRIMARY KEY (kind, tenant, name)
 ) STRICT, WITHOUT ROWID;
+";
+
+/// Makes tables of version 1 those of version 2: these keep a lease that ended for as long from its end, and have a state
+/// for one that was ended by name, whose end was its start.
+const FROM_1: &str = "
+ALTER TABLE idem_records ADD COLUMN took_over INTEGER;
+UPDATE idem_records SET
+    state = CASE WHEN lease_until = created_at THEN 'ended' ELSE state END,
+    expires_at = CASE WHEN lease_until <= 9223372036854775807 - (expires_at - created_at)
+        THEN lease_until + (expires_at - created_at) END
+    WHERE state = 'claimed';
+UPDATE idem_version SET version = 2;
 ";
 
 /// Opens a connection whose database has idem's tables in this library's version.
@@ -73,7 +86,7 @@ pub(crate) fn open(location: &Location, options: &SqliteBuilder) -> Result<Conne
         use_wal(&connection, location, busy_timeout)?;
     }
     configure(&connection, options.synchronous).map_err(explain)?;
-    if found.is_none() {
+    if found != Some(VERSION) {
         install(&mut connection).map_err(|error| match error {
             Failure::Engine(error) => explain_tables(location, error, busy_timeout),
             Failure::Version(error) => error,
@@ -115,7 +128,8 @@ pub(crate) fn own(connection: &Connection) -> rusqlite::Result<Own> {
     own.query_map([PREFIX], row)?.collect()
 }
 
-/// Makes idem's tables in the database of `connection` where they are missing.
+/// Makes idem's tables in the database of `connection` where they are missing, and brings those of an older version of
+/// this library to this one's: processes that still run the older version then fail.
 ///
 /// For [`run_in`](crate::run_in) on a database that no store has opened.
 ///
@@ -156,9 +170,29 @@ fn version(connection: &Connection) -> rusqlite::Result<Option<i64>> {
 }
 
 /// Refuses tables that a newer version of this library made.
-pub(crate) fn check_connection(connection: &Connection) -> Result<(), Error> {
+fn check_connection(connection: &Connection) -> Result<(), Error> {
     let found = version(connection).map_err(failure::failed)?;
-    check_version(found, connection.path().filter(|path| !path.is_empty()).unwrap_or(":memory:"))
+    check_version(found, path_of(connection))
+}
+
+/// Refuses tables that are not of this version.
+pub(crate) fn check_current(connection: &Connection) -> Result<(), Error> {
+    let (found, location) = (version(connection).map_err(failure::failed)?, path_of(connection));
+    check_version(found, location)?;
+    match found {
+        Some(found) if found < VERSION => {
+            let location = location.to_string();
+            let problem = format!(
+                "its tables have version {found}, and this library needs {VERSION}: call create_tables"
+            );
+            Err(Error::nothing_done(ErrorKind::CannotOpen { location, problem }))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn path_of(connection: &Connection) -> &str {
+    connection.path().filter(|path| !path.is_empty()).unwrap_or(":memory:")
 }
 
 fn check_version(found: Option<i64>, location: impl fmt::Display) -> Result<(), Error> {
@@ -186,15 +220,19 @@ impl From<rusqlite::Error> for Failure {
     }
 }
 
-/// Makes the tables, unless somebody else made them first.
+/// Makes the tables, or brings them to this version, unless somebody else did so first.
 fn install(connection: &mut Connection) -> Result<(), Failure> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found = version(&transaction)?;
     check_version(found, transaction.path().unwrap_or(":memory:")).map_err(Failure::Version)?;
-    if found.is_none() {
-        transaction.execute_batch(TABLES)?;
-        transaction.execute("INSERT INTO idem_version (version) VALUES (?1)", [VERSION])?;
-        transaction.execute("INSERT INTO idem_token (last) VALUES (0)", [])?;
+    match found {
+        None => {
+            transaction.execute_batch(TABLES)?;
+            transaction.execute("INSERT INTO idem_version (version) VALUES (?1)", [VERSION])?;
+            transaction.execute("INSERT INTO idem_token (last) VALUES (0)", [])?;
+        }
+        Some(1) => transaction.execute_batch(FROM_1)?,
+        Some(_) => {}
     }
     transaction.commit()?;
     Ok(())

@@ -56,19 +56,18 @@ impl Sql {
             )),
             insert: salted(&format!(
                 "INSERT INTO main.idem_records (kind, tenant, operation, key, {COLUMNS}) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"
             )),
             update: salted(&format!(
                 "UPDATE main.idem_records SET ({COLUMNS}) = \
-                 (?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) WHERE {of_key}"
+                 (?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) WHERE {of_key}"
             )),
             remove: salted(&format!("DELETE FROM main.idem_records WHERE {of_key}")),
             last_token: salted("SELECT last FROM main.idem_token"),
             set_token: salted("UPDATE main.idem_token SET last = ?1"),
-            // A lease that was renewed past its retention stays until its end.
             due: salted(
                 "SELECT kind, tenant, operation, key, expires_at FROM main.idem_records
-                 WHERE expires_at <= ?1 AND (lease_until IS NULL OR lease_until <= ?1)
+                 WHERE expires_at <= ?1
                  AND (expires_at, kind, tenant, operation, key) > (?3, ?4, ?5, ?6, ?7)
                  ORDER BY expires_at, kind, tenant, operation, key LIMIT ?2",
             ),

@@ -70,6 +70,7 @@ impl<'c> Tables<'c> {
             row.expires_at,
             row.lease_until,
             row.token,
+            row.took_over,
             row.attempt,
             row.fingerprint,
             row.result,

@@ -90,7 +90,7 @@ async fn tables_of_a_newer_version_are_refused_untouched() {
     let before = fs::read(&path).unwrap();
     let Err(error) = SqliteStore::open(&path).await else { panic!("99 is newer") };
     assert!(
-        matches!(error.kind(), ErrorKind::SchemaNewer { found: 99, supported: 1, .. }),
+        matches!(error.kind(), ErrorKind::SchemaNewer { found: 99, supported: 2, .. }),
         "{error}"
     );
     assert!(error.to_string().contains("store.db"), "{error}");

@@ -66,7 +66,8 @@ pub async fn extending_moves_only_the_leases_end<F: Fixture>() {
     assert_eq!((nothing.before, nothing.after), (None, None), "there is no lease to extend");
 }
 
-/// 71. Ending a lease moves its end to its start, and nothing else: no clock that steps back brings it to life.
+/// 71. Ending a lease marks it as ended at that time, and changes nothing else: no clock that steps back brings it to
+///     life.
 pub async fn ending_a_lease_keeps_its_record<F: Fixture>() {
     let setup = Setup::<F>::new().await;
     let request = request("a", "p");
@@ -75,14 +76,16 @@ pub async fn ending_a_lease_keeps_its_record<F: Fixture>() {
     setup.clock.set(now);
     let ended = change(&setup.idem, &key("a"), Change::End).await.unwrap();
     let mut after = before.clone();
-    let State::Claimed { until, .. } = &mut after.state else { unreachable!("it is a claim") };
-    *until = START;
+    let State::Claimed { until, is_ended, .. } = &mut after.state else {
+        unreachable!("it is a claim")
+    };
+    (*until, *is_ended) = (now, true);
     assert_eq!((ended.ran, ended.now), (true, now));
     assert_eq!((ended.before, ended.after.as_ref()), (Some(before), Some(&after)));
     assert_eq!(kept_for(setup.idem.store(), &key("a")).await, Some(after.clone()));
     setup.clock.set(START);
     let next = claim(&setup.idem, &request).await;
-    assert_eq!((next.ran, next.before), (true, Some(after)), "at its end a lease is not held");
+    assert_eq!((next.ran, next.before), (true, Some(after)), "what was ended is not held");
     let nothing = change(&setup.idem, &key("b"), Change::End).await.unwrap();
     assert_eq!((nothing.before, nothing.after), (None, None), "there is no lease to end");
 }

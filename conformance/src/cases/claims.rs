@@ -65,8 +65,9 @@ pub async fn a_claim_holds_until_its_last_millisecond<F: Fixture>() {
         assert_eq!(held, in_progress(until, start_plus(now)), "at {now} of {LEASE} ms");
     }
     setup.clock.set(until);
-    assert_eq!(setup.add(&request("a", "q"), "count").await, Outcome::Created(1));
-    assert_eq!(setup.add(&request("a", "p"), "count").await, Outcome::Conflict);
+    assert_eq!(setup.add(&request("a", "q"), "count").await, Outcome::Conflict);
+    assert_eq!(setup.add(&request("a", "p"), "count").await, Outcome::Created(1));
+    assert_eq!(setup.add(&request("a", "q"), "count").await, Outcome::Conflict);
     assert_eq!(setup.receipt(&key("a")).await.created_at, until);
     assert_eq!(kept(setup.idem.store(), 10).await.len(), 1, "the receipt replaces the claim");
 }
@@ -77,13 +78,19 @@ pub async fn a_taken_over_claim_is_shown_and_its_token_is_smaller<F: Fixture>() 
     let before = claim_of_free(&setup.idem, &request("a", "p")).await;
     let first = token_of(Some(&before));
     setup.clock.set(start_plus(LEASE));
-    let second = claim(&setup.idem, &request("a", "q")).await;
-    assert!(second.ran, "an ended claim must be taken over, for another fingerprint too");
+    assert!(!claim(&setup.idem, &request("a", "q")).await.ran, "it keeps its parameters");
+    let second = claim(&setup.idem, &request("a", "p")).await;
+    assert!(second.ran, "an ended claim must be taken over");
     assert_eq!((second.before, second.now), (Some(before), start_plus(LEASE)));
     let token = token_of(second.after.as_ref());
     assert!(token > first, "a takeover needs a larger token: {token} after {first}");
     let after = second.after.expect("a claim leaves a record");
-    assert_eq!(after, claimed_record(&request("a", "q"), &after, start_plus(LEASE)));
+    let mut expected = claimed_record(&request("a", "p"), &after, start_plus(LEASE));
+    let State::Claimed { took_over, .. } = &mut expected.state else {
+        unreachable!("it is a claim")
+    };
+    *took_over = Some(first);
+    assert_eq!(after, expected);
     assert_eq!(kept_for(setup.idem.store(), &key("a")).await, Some(after));
 }
 
@@ -127,12 +134,12 @@ pub async fn a_live_claim_is_not_forgotten_and_an_ended_one_is<F: Fixture>() {
 pub async fn a_claim_is_no_receipt<F: Fixture>() {
     let setup = Setup::<F>::new().await;
     claimed(&setup.idem, &request("a", "p")).await;
-    for now in [0, LEASE - 1, LEASE, 60_000] {
+    for (now, shown) in [(0, 1), (LEASE - 1, 1), (LEASE, 1), (LEASE + 60_000, 0)] {
         setup.clock.set(start_plus(now));
         assert_eq!(setup.idem.receipt(&key("a")).await.unwrap(), None, "at {now} ms");
         assert_eq!(setup.receipts().await, 0, "at {now} ms");
         let listed = setup.idem.list(None, 10).await.unwrap().records;
-        assert_eq!(listed.len(), 1, "a claim is listed, live or ended: {listed:?}");
+        assert_eq!(listed.len(), shown, "a claim is listed, live or ended: {listed:?}");
     }
 }
 
@@ -140,13 +147,20 @@ pub async fn a_claim_is_no_receipt<F: Fixture>() {
 pub async fn a_purge_leaves_claims_until_their_retention_has_passed<F: Fixture>() {
     let setup = Setup::<F>::new().await;
     let millis = Duration::from_millis;
-    // The lease of the first ends before its retention, that of the second after it.
+    // Each is kept from its lease's end.
     let claims = [
-        (request("lease-first", "p").retain(millis(60_000)), 60_000),
-        (request("retention-first", "p").retain(millis(10_000)), LEASE),
+        (request("long", "p").retain(millis(60_000)), LEASE + 60_000),
+        (request("short", "p").retain(millis(10_000)), LEASE + 10_000),
+        (request("ended", "p").retain(millis(15_000)), 20_000 + 15_000),
+        (request("renewed", "p").retain(millis(5_000)), 20_000 + LEASE + 5_000),
     ];
     for (request, _) in &claims {
         claimed(&setup.idem, request).await;
+    }
+    setup.clock.set(start_plus(20_000));
+    let renewal = Change::Extend { lease: lease(LEASE) };
+    for (name, asked) in [("ended", Change::End), ("renewed", renewal)] {
+        assert!(change(&setup.idem, &key(name), asked).await.unwrap().ran);
     }
     claimed(&setup.idem, &request("forever", "p").retain_forever()).await;
     let none = Purged::new(0, false);

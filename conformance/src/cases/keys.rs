@@ -1,6 +1,6 @@
 //! What tells two keys, and two requests, apart.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use idem_core::{
     Certainty, Error, ErrorKind, Fingerprint, FingerprintError, Key, Outcome, Request, Store,
@@ -366,13 +366,17 @@ pub async fn a_fingerprint_is_kept_exactly<F: Fixture>() {
         let request = asking(&key, fingerprint);
         let other = asking(&key, Some(Fingerprint::of_bytes("other")));
         setup.clock.set(START);
-        let claim_of_other = claim_of_free(&setup.idem, &other).await;
-        setup.clock.set(start_plus(LEASE));
-        let taken = claim(&fresh, &request).await;
-        assert_eq!(taken.before, Some(claim_of_other));
-        let taken = taken.after.and_then(|record| record.fingerprint);
-        assert_eq!(taken, fingerprint, "a takeover has its own fingerprint");
-        setup.clock.set(start_plus(2 * LEASE));
+        let short = other.clone().retain(Duration::from_millis(1));
+        let claim_of_other = claim_of_free(&setup.idem, &short).await;
+        setup.clock.set(start_plus(LEASE + 1));
+        let next = claim(&fresh, &request).await;
+        assert_eq!(next.before, Some(claim_of_other));
+        let next = next.after.and_then(|record| record.fingerprint);
+        assert_eq!(next, fingerprint, "a claim after one that is gone has its own fingerprint");
+        setup.clock.set(start_plus(3 * LEASE));
+        let taken = claim(&setup.idem, &request).await.after.and_then(|record| record.fingerprint);
+        assert_eq!(taken, fingerprint, "a takeover keeps the fingerprint");
+        setup.clock.set(start_plus(5 * LEASE));
         assert!(matches!(setup.add(&request, "count").await, Outcome::Created(_)));
         for idem in [&setup.idem, &fresh] {
             let receipt = idem.receipt(&key).await.unwrap().expect("the key is completed");

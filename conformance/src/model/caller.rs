@@ -12,9 +12,9 @@ use std::{
 use bytes::Bytes;
 use idem_core::{
     Certainty, Claim, DynStore, EffectError, Error, ErrorKind, Fingerprint, Idem, Key, Lease,
-    LeaseError, Outcome, Request, Timestamp, Token, Transaction,
+    LeaseError, Outcome, Request, Retention, Settlement, Timestamp, Token, Transaction,
     consumer::{Marked, Recorder},
-    decode_result,
+    decode_result, encode_result,
 };
 
 use super::{
@@ -72,8 +72,9 @@ impl Caller {
                     Outcome::InProgress { until, retry_after } => in_progress(until, retry_after),
                 })
             }
-            Call::Claim { key, print, retain, lease } => {
+            Call::Claim { key, print, retain, lease, refuses } => {
                 let request = self.request(key, print, retain);
+                let request = if refuses { request.refuse_takeover() } else { request };
                 let claimed = idem.claim(&request, span(lease)).await;
                 claimed.map(|claim| self.claimed(claim, number))
             }
@@ -137,9 +138,23 @@ impl Caller {
                     Some(None) => Answer::Unexpected(format!("the value {value:?}")),
                 })
             }
+            Call::Settle(key, count) => {
+                let settlement = match count {
+                    Some(count) => Settlement::Completed(
+                        encode_result(&Reply::Count(count)).expect("a count is JSON"),
+                    ),
+                    None => Settlement::NothingHappened,
+                };
+                idem.settle(&self.names.key(key), settlement).await.map(Answer::Settled)
+            }
+            Call::EndHeld(key) => {
+                let ended = idem.end_held(&self.names.key(key)).await;
+                ended.map(|token| Answer::EndedHeld(token.map(Token::as_u64)))
+            }
             Call::List(_) | Call::Purge(_) => {
                 unreachable!("they are for many keys at once: see `list` and `purge`")
             }
+            Call::TakeBack(_) => unreachable!("nobody asks for it"),
         };
         answer.unwrap_or_else(|error| self.told_of(call, &error))
     }
@@ -278,7 +293,6 @@ impl Caller {
                     lease: lease.token().as_u64(),
                     until: millis(lease.until()),
                     took_over: lease.took_over().map(Token::as_u64),
-                    from_other: lease.took_over_other(),
                 };
                 self.leases.insert(number, lease);
                 answer
@@ -286,6 +300,9 @@ impl Caller {
             Claim::Replayed(reply) => Answer::Replayed(reply),
             Claim::Conflict => Answer::Conflict,
             Claim::InProgress { until, retry_after } => in_progress(until, retry_after),
+            Claim::Unfinished { token, ended_at } => {
+                Answer::Unfinished { lease: token.as_u64(), ended_at: millis(ended_at) }
+            }
         }
     }
 
@@ -311,9 +328,13 @@ impl Answer {
                 *lease = name(*lease);
                 *took_over = took_over.map(&name);
             }
-            Self::Listed(Some(Record { state: State::Claimed { lease, .. }, .. })) => {
+            Self::Listed(Some(Record {
+                state: State::Claimed { lease, took_over, .. }, ..
+            })) => {
                 *lease = name(*lease);
+                *took_over = took_over.map(&name);
             }
+            Self::Unfinished { lease, .. } | Self::EndedHeld(Some(lease)) => *lease = name(*lease),
             _ => {}
         }
         self
@@ -346,10 +367,15 @@ fn count(value: &[u8]) -> Option<u64> {
 fn shown(print: Option<Fingerprint>, created_at: Timestamp, state: idem_core::State) -> Record {
     let number = |print: Fingerprint| (0..u8::MAX).find(|number| fingerprint(*number) == print);
     let state = match state {
-        idem_core::State::Claimed { token, until, keep_until } => State::Claimed {
+        idem_core::State::Claimed { token, took_over, until, is_ended, keep } => State::Claimed {
             lease: token.as_u64(),
+            took_over: took_over.map(Token::as_u64),
             until: millis(until),
-            keep_until: keep_until.map(millis),
+            is_ended,
+            keep: match keep {
+                Retention::For(span) => Some(span.as_millis()),
+                Retention::Forever => None,
+            },
         },
         idem_core::State::Completed { result, expires_at } => {
             State::Completed { result: reply(&result), expires_at: expires_at.map(millis) }

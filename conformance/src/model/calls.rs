@@ -123,7 +123,11 @@ pub(super) enum Call {
         print: Print,
         retain: Retain,
         lease: Millis,
+        /// Whether it refuses to take over.
+        refuses: bool,
     },
+    /// Of a claim that was not answered: nobody asks for this.
+    TakeBack(Held),
     Complete(Held, u64),
     CompleteWith(Held, Effect),
     Renew(Held, Millis),
@@ -134,6 +138,9 @@ pub(super) enum Call {
     IsProcessed,
     Receipt(K),
     Forget(K),
+    /// With that count, or as if nothing had happened.
+    Settle(K, Option<u64>),
+    EndHeld(K),
     Value(Owner, Name),
     /// What the listing shows of one key.
     List(K),
@@ -150,11 +157,15 @@ impl Call {
             | Self::CompleteWith(held, _)
             | Self::Renew(held, _)
             | Self::Release(held)
-            | Self::End(held) => Some(held.key),
+            | Self::End(held)
+            | Self::TakeBack(held) => Some(held.key),
             Self::Mark | Self::IsProcessed => Some(K::Event),
-            Self::Receipt(key) | Self::Forget(key) | Self::List(key) | Self::Purge(key) => {
-                Some(key)
-            }
+            Self::Receipt(key)
+            | Self::Forget(key)
+            | Self::Settle(key, _)
+            | Self::EndHeld(key)
+            | Self::List(key)
+            | Self::Purge(key) => Some(key),
             Self::Value(..) => None,
         }
     }
@@ -180,7 +191,10 @@ pub(super) enum Answer {
         lease: LeaseNo,
         until: Millis,
         took_over: Option<LeaseNo>,
-        from_other: bool,
+    },
+    Unfinished {
+        lease: LeaseNo,
+        ended_at: Millis,
     },
     Completed(Reply),
     Renewed {
@@ -194,6 +208,9 @@ pub(super) enum Answer {
     Processed(bool),
     Receipt(Option<Record>),
     Forgotten(bool),
+    Settled(bool),
+    /// The lease that was ended.
+    EndedHeld(Option<LeaseNo>),
     Value(Option<u64>),
     Listed(Option<Record>),
     /// Whether the key's record was removed.
@@ -221,8 +238,18 @@ pub(super) struct Record {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum State {
-    Claimed { lease: LeaseNo, until: Millis, keep_until: Option<Millis> },
-    Completed { result: Reply, expires_at: Option<Millis> },
+    Claimed {
+        lease: LeaseNo,
+        took_over: Option<LeaseNo>,
+        until: Millis,
+        is_ended: bool,
+        /// How long it is kept after its end; none for ever.
+        keep: Option<Millis>,
+    },
+    Completed {
+        result: Reply,
+        expires_at: Option<Millis>,
+    },
 }
 
 impl Name {

@@ -118,8 +118,8 @@ fn kept(what: What) -> What {
         What::Call(Call::Execute { key, print, effect, .. }) => {
             What::Call(Call::Execute { key, print, retain: Retain::Forever, effect })
         }
-        What::Call(Call::Claim { key, print, lease, .. }) => {
-            What::Call(Call::Claim { key, print, retain: Retain::Forever, lease })
+        What::Call(Call::Claim { key, print, lease, refuses, .. }) => {
+            What::Call(Call::Claim { key, print, retain: Retain::Forever, lease, refuses })
         }
         other => other,
     }
@@ -134,6 +134,9 @@ pub(super) fn call() -> impl Strategy<Value = Call> {
         1 => Just(Call::IsProcessed),
         2 => key().prop_map(Call::Receipt),
         2 => key().prop_map(Call::Forget),
+        1 => (key(), proptest::option::of(200..210_u64))
+            .prop_map(|(key, count)| Call::Settle(key, count)),
+        1 => key().prop_map(Call::EndHeld),
         1 => (select(&OWNERS[..]), name()).prop_map(|(owner, name)| Call::Value(owner, name)),
     ]
 }
@@ -160,8 +163,10 @@ fn execute() -> impl Strategy<Value = Call> {
 
 fn claim() -> impl Strategy<Value = Call> {
     let lease = prop_oneof![20 => select(&SPANS[..]), 1 => Just(0)];
-    let call = |(key, print, retain, lease)| Call::Claim { key, print, retain, lease };
-    (key(), print(), retain(), lease).prop_map(call)
+    let refuses = prop_oneof![5 => Just(false), 1 => Just(true)];
+    let call =
+        |(key, print, retain, lease, refuses)| Call::Claim { key, print, retain, lease, refuses };
+    (key(), print(), retain(), lease, refuses).prop_map(call)
 }
 
 fn key() -> impl Strategy<Value = K> {

@@ -142,22 +142,25 @@ impl Client {
         }
     }
 
-    /// After a call that was not answered a lease may end: one that was not told of, or whose guard went with the call.
+    /// After a call that was not answered a lease may end whose guard went with the call, and a claim that was not told
+    /// of be taken back.
     fn may_end_after(&self, call: Call, number: u64) {
-        let held = match call {
-            Call::Claim { key, print, retain, .. } => Held { lease: number, key, print, retain },
+        let end = match call {
+            Call::Claim { key, print, retain, .. } => {
+                Call::TakeBack(Held { lease: number, key, print, retain })
+            }
             Call::Complete(held, _)
             | Call::CompleteWith(held, _)
             | Call::Release(held)
             | Call::End(held)
                 if !self.caller.leases.contains_key(&held.lease) =>
             {
-                held
+                Call::End(held)
             }
             _ => return,
         };
         // As early as the call itself may have.
-        self.log.lock().asks_with(number, Call::End(held));
+        self.log.lock().asks_with(number, end);
     }
 
     async fn list(&self, limit: usize) {

@@ -8,19 +8,24 @@ use super::calls::{
     Answer, Call, Effect, Held, K, LeaseNo, Millis, Name, Print, Record, Reply, Retain, State,
 };
 
-impl Record {
-    fn is_live(&self, now: Millis) -> bool {
-        match self.state {
-            State::Completed { expires_at, .. } => expires_at.is_none_or(|end| now < end),
-            State::Claimed { until, .. } => now < until,
-        }
-    }
+/// How far the life of a record is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Live,
+    /// A lease without an answer.
+    Ended,
+    /// As if there were no record.
+    Gone,
+}
 
-    /// When it may be purged; none for never.
-    fn purge_at(&self) -> Option<Millis> {
+impl Record {
+    fn phase(&self, now: Millis) -> Phase {
         match self.state {
-            State::Completed { expires_at, .. } => expires_at,
-            State::Claimed { until, keep_until, .. } => keep_until.map(|keep| keep.max(until)),
+            State::Completed { expires_at: Some(end), .. } if end <= now => Phase::Gone,
+            State::Completed { .. } => Phase::Live,
+            State::Claimed { until, is_ended: false, .. } if now < until => Phase::Live,
+            State::Claimed { until, keep: Some(keep), .. } if until + keep <= now => Phase::Gone,
+            State::Claimed { .. } => Phase::Ended,
         }
     }
 
@@ -28,8 +33,8 @@ impl Record {
     pub(super) fn ends(&self) -> Vec<Millis> {
         match self.state {
             State::Completed { expires_at, .. } => expires_at.into_iter().collect(),
-            State::Claimed { until, keep_until, .. } => {
-                [Some(until), keep_until].into_iter().flatten().collect()
+            State::Claimed { until, keep, .. } => {
+                [Some(until), keep.map(|keep| until + keep)].into_iter().flatten().collect()
             }
         }
     }
@@ -72,31 +77,30 @@ impl Rules {
             Call::Execute { key, print, retain, effect } => {
                 self.execute(key, print, retain, effect, now).unwrap_or_else(|refusal| refusal)
             }
-            Call::Claim { key, print, retain, lease } => {
-                self.claim(number, key, print, retain, lease, now).unwrap_or_else(|refusal| refusal)
-            }
+            Call::Claim { .. } => self.claim(number, call, now).unwrap_or_else(|refusal| refusal),
+            Call::TakeBack(held) => self.take_back(held, now),
             Call::Complete(held, count) => self.complete(held, now, |_| Ok(Reply::Count(count))),
             Call::CompleteWith(held, effect) => {
                 self.complete(held, now, |values| run(effect, values))
             }
             Call::Renew(held, lease) => self.as_holder(held, now, |rules| {
-                rules.set_until(held.key, now + lease);
+                rules.set_until(held.key, now + lease, false);
                 Answer::Renewed { until: now + lease }
             }),
             Call::Release(held) => self.as_holder(held, now, |rules| {
-                rules.records[held.key as usize] = None;
+                rules.let_go(held.key, now);
                 Answer::Released
             }),
             Call::End(held) => self.as_holder(held, now, |rules| {
-                // The end of an ended lease is its start.
-                let start = rules.record(held.key).map_or(now, |record| record.created_at);
-                rules.set_until(held.key, start);
+                rules.set_until(held.key, now, true);
                 Answer::Ended
             }),
             Call::Mark => self.mark(now),
             Call::IsProcessed => Answer::Processed(self.receipt(K::Event, now).is_some()),
             Call::Receipt(key) => Answer::Receipt(self.receipt(key, now)),
             Call::Forget(key) => self.forget(key, now),
+            Call::Settle(key, count) => self.settle(key, count, now),
+            Call::EndHeld(key) => self.end_held(key, now),
             Call::Value(owner, name) => Answer::Value(self.values[owner as usize][name as usize]),
             Call::List(key) => Answer::Listed(self.listed(key, now)),
             Call::Purge(key) => Answer::Purged(self.purge(key, now)),
@@ -105,18 +109,21 @@ impl Rules {
 
     /// Whether the key's record may be purged at `now`.
     pub(super) fn is_purgeable(&self, key: K, now: Millis) -> bool {
-        self.record(key).and_then(Record::purge_at).is_some_and(|end| end <= now)
+        self.record(key).is_some_and(|record| record.phase(now) == Phase::Gone)
     }
 
     /// The table.
     fn find(&self, key: K, print: Print, now: Millis) -> Found {
         let Some(record) = self.record(key) else { return Found::Free };
-        match record.state {
-            _ if !record.is_live(now) => Found::Free,
+        match (record.phase(now), &record.state) {
+            (Phase::Gone, _) => Found::Free,
             _ if record.print != print => Found::Told(Answer::Conflict),
-            State::Completed { result: Reply::Mark, .. } => Found::Told(Answer::Undecodable),
-            State::Completed { result, .. } => Found::Told(Answer::Replayed(result)),
-            State::Claimed { until, .. } => Found::Told(in_progress(record, until, now)),
+            (_, State::Completed { result: Reply::Mark, .. }) => Found::Told(Answer::Undecodable),
+            (_, State::Completed { result, .. }) => Found::Told(Answer::Replayed(*result)),
+            (Phase::Live, State::Claimed { until, .. }) => {
+                Found::Told(in_progress(record, *until, now))
+            }
+            (Phase::Ended, State::Claimed { .. }) => Found::Free,
         }
     }
 
@@ -141,32 +148,53 @@ impl Rules {
         Ok(Answer::Created(result))
     }
 
-    fn claim(
-        &mut self,
-        number: u64,
-        key: K,
-        print: Print,
-        retain: Retain,
-        lease: Millis,
-        now: Millis,
-    ) -> Result<Answer, Answer> {
+    fn claim(&mut self, number: u64, call: Call, now: Millis) -> Result<Answer, Answer> {
+        let Call::Claim { key, print, retain, lease, refuses } = call else {
+            unreachable!("it is a claim")
+        };
         if lease == 0 || retain == Retain::Zero {
             return Err(Answer::Invalid);
         }
         if let Found::Told(answer) = self.find(key, print, now) {
             return Ok(answer);
         }
-        let (until, keep_until) = (now + lease, retain.end(now)?);
-        let (took_over, from_other) = match self.record(key) {
-            Some(Record { print: before, state: State::Claimed { lease, .. }, .. }) => {
-                (Some(*lease), *before != print)
-            }
-            _ => (None, false),
+        let took_over = match self.record(key) {
+            Some(record) if record.phase(now) == Phase::Ended => match record.state {
+                State::Claimed { lease, until, .. } if refuses => {
+                    return Ok(Answer::Unfinished { lease, ended_at: until });
+                }
+                State::Claimed { lease, .. } => Some(lease),
+                State::Completed { .. } => None,
+            },
+            _ => None,
         };
-        let state = State::Claimed { lease: number, until, keep_until };
+        let until = now + lease;
+        let keep = retain.end(until)?.map(|end| end - until);
+        let state = State::Claimed { lease: number, took_over, until, is_ended: false, keep };
         self.set(key, Record { print, created_at: now, state }, None);
         self.granted[key as usize] = Some(number);
-        Ok(Answer::Acquired { lease: number, until, took_over, from_other })
+        Ok(Answer::Acquired { lease: number, until, took_over })
+    }
+
+    /// Undoes a claim that nobody was told of.
+    fn take_back(&mut self, held: Held, now: Millis) -> Answer {
+        match self.record(held.key).map(|record| &record.state) {
+            Some(State::Claimed { lease, took_over, is_ended, .. })
+                if *lease == held.lease && !(took_over.is_some() && *is_ended) =>
+            {
+                self.let_go(held.key, now);
+                Answer::Released
+            }
+            _ => Answer::Lost,
+        }
+    }
+
+    /// Lets go of a key under whose lease nothing happened: of the lease before, nobody knows more than then.
+    fn let_go(&mut self, key: K, now: Millis) {
+        match self.record(key).map(|record| &record.state) {
+            Some(State::Claimed { took_over: Some(_), .. }) => self.set_until(key, now, true),
+            _ => self.records[key as usize] = None,
+        }
     }
 
     fn complete(
@@ -204,8 +232,10 @@ impl Rules {
         now: Millis,
         act: impl FnOnce(&mut Self) -> Answer,
     ) -> Answer {
-        match self.record(held.key).map(|record| &record.state) {
-            Some(State::Claimed { lease, until, .. }) if *lease == held.lease && now < *until => {
+        match self.record(held.key) {
+            Some(record @ Record { state: State::Claimed { lease, .. }, .. })
+                if *lease == held.lease && record.phase(now) == Phase::Live =>
+            {
                 act(self)
             }
             _ => Answer::Lost,
@@ -213,7 +243,7 @@ impl Rules {
     }
 
     fn mark(&mut self, now: Millis) -> Answer {
-        match self.record(K::Event).filter(|record| record.is_live(now)) {
+        match self.record(K::Event).filter(|record| record.phase(now) == Phase::Live) {
             Some(Record { state: State::Completed { .. }, .. }) => Answer::MarkedAgain,
             Some(record @ Record { state: State::Claimed { until, .. }, .. }) => {
                 in_progress(record, *until, now)
@@ -226,30 +256,65 @@ impl Rules {
         }
     }
 
-    fn forget(&mut self, key: K, now: Millis) -> Answer {
-        let Some(record) = self.record(key) else { return Answer::Forgotten(false) };
-        let was_there = match record.state {
-            State::Claimed { until, .. } if record.is_live(now) => {
-                return in_progress(record, until, now);
+    /// The answer to those who must not disturb a live lease, if there is one.
+    fn held(&self, key: K, now: Millis) -> Option<Answer> {
+        match self.record(key)? {
+            record @ Record { state: State::Claimed { until, .. }, .. }
+                if record.phase(now) == Phase::Live =>
+            {
+                Some(in_progress(record, *until, now))
             }
-            State::Claimed { .. } => true,
-            State::Completed { .. } => record.is_live(now),
+            _ => None,
+        }
+    }
+
+    fn forget(&mut self, key: K, now: Millis) -> Answer {
+        if let Some(held) = self.held(key, now) {
+            return held;
+        }
+        let forgotten = self.records[key as usize].take();
+        Answer::Forgotten(forgotten.is_some_and(|record| record.phase(now) != Phase::Gone))
+    }
+
+    fn settle(&mut self, key: K, count: Option<u64>, now: Millis) -> Answer {
+        if let Some(held) = self.held(key, now) {
+            return held;
+        }
+        let ended = self.record(key).filter(|record| record.phase(now) == Phase::Ended);
+        let Some(Record { print, state: State::Claimed { keep, .. }, .. }) = ended.cloned() else {
+            return Answer::Settled(false);
         };
-        self.records[key as usize] = None;
-        Answer::Forgotten(was_there)
+        match count {
+            None => self.records[key as usize] = None,
+            Some(count) => {
+                let (result, expires_at) = (Reply::Count(count), keep.map(|keep| now + keep));
+                let state = State::Completed { result, expires_at };
+                self.set(key, Record { print, created_at: now, state }, None);
+            }
+        }
+        Answer::Settled(true)
+    }
+
+    fn end_held(&mut self, key: K, now: Millis) -> Answer {
+        match self.record(key).filter(|record| record.phase(now) == Phase::Live) {
+            Some(Record { state: State::Claimed { lease, .. }, .. }) => {
+                let lease = *lease;
+                self.set_until(key, now, true);
+                Answer::EndedHeld(Some(lease))
+            }
+            _ => Answer::EndedHeld(None),
+        }
     }
 
     fn receipt(&self, key: K, now: Millis) -> Option<Record> {
         let is_receipt = |record: &&Record| {
-            record.is_live(now) && matches!(record.state, State::Completed { .. })
+            record.phase(now) == Phase::Live && matches!(record.state, State::Completed { .. })
         };
         self.record(key).filter(is_receipt).cloned()
     }
 
     fn listed(&self, key: K, now: Millis) -> Option<Record> {
-        let is_shown =
-            |record: &&Record| record.is_live(now) || matches!(record.state, State::Claimed { .. });
-        self.record(key).filter(is_shown).cloned()
+        self.record(key).filter(|record| record.phase(now) != Phase::Gone).cloned()
     }
 
     fn purge(&mut self, key: K, now: Millis) -> bool {
@@ -265,11 +330,11 @@ impl Rules {
         self.completed_by[key as usize] = by;
     }
 
-    fn set_until(&mut self, key: K, end: Millis) {
-        if let Some(Record { state: State::Claimed { until, .. }, .. }) =
+    fn set_until(&mut self, key: K, end: Millis, by_name: bool) {
+        if let Some(Record { state: State::Claimed { until, is_ended, .. }, .. }) =
             &mut self.records[key as usize]
         {
-            *until = end;
+            (*until, *is_ended) = (end, by_name);
         }
     }
 }

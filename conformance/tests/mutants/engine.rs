@@ -13,8 +13,8 @@ use std::{
 
 use bytes::Bytes;
 use idem_core::{
-    Certainty, Change, Clock, Error, ErrorKind, Key, Kind, Look, ManualClock, Record, Space, State,
-    Timestamp, Token, is_live,
+    Certainty, Change, Clock, Error, ErrorKind, Key, Kind, Look, ManualClock, Phase, Record, Space,
+    State, Timestamp, Token,
 };
 use tokio::{sync::RwLock, task::yield_now};
 
@@ -206,9 +206,9 @@ impl Engine {
     /// What a read shows of a record.
     fn seen(&self, record: Option<Record>, now: Timestamp) -> Option<Record> {
         record.filter(|record| match (self.fault, &record.state) {
-            (Some(Fault::ReadsHideTheEnded), _) => is_live(record, now),
+            (Some(Fault::ReadsHideTheEnded), _) => record.phase(now) == Phase::Live,
             (Some(Fault::ExpiresEarly), _) => {
-                record.purge_at().is_none_or(|at| now.as_millis() < at.as_millis() - 1)
+                record.gone_at().is_none_or(|at| now.as_millis() < at.as_millis() - 1)
             }
             (Some(Fault::EmptyResultIsNone), State::Completed { result, .. }) => !result.is_empty(),
             _ => true,

@@ -232,6 +232,14 @@ faults! {
     EndRemoves: ending_a_lease_keeps_its_record a_dropped_lease_ends_and_is_taken_over,
     /// Ending a lease leaves its end as it is.
     EndLeavesUntil: ending_a_lease_keeps_its_record,
+    /// Ending a lease moves its end to its start.
+    EndMovesToStart: ending_a_lease_keeps_its_record every_path_agrees_when_an_ended_lease_is_gone,
+    /// That a lease was ended is kept as an instant, and not as a state: a clock that is set back brings it to life.
+    EndIsAnInstant: a_lease_that_was_ended_stays_so_when_the_clock_is_set_back no_renewal_revives_a_lease_that_was_ended,
+    /// Ending a lease forgets its parameters.
+    FingerprintLostAtEnd: an_ended_lease_keeps_its_parameters_until_it_is_gone,
+    /// The token of the lease before is not stored: whoever takes over is not told.
+    TookOverLost: a_released_lease_that_took_over_is_ended a_lost_claim_that_took_over_is_ended,
     /// Releasing a key only ends its lease: the next holder is told that it takes over.
     RemoveEnds: a_released_lease_frees_its_key_at_once,
     /// What leaves a record as it is removes it.
@@ -247,7 +255,11 @@ faults! {
     /// Renewing never makes a lease shorter.
     ExtendNeverShortens: a_ceiling_below_the_lease_cuts_it_short,
     /// A claim is kept forever once its lease has ended.
-    ClaimLosesKeepUntil: a_claim_is_stored_exactly,
+    ClaimLosesItsKeep: a_claim_is_stored_exactly,
+    /// A claim is kept a millisecond less than it must be.
+    KeptOneLess: every_path_agrees_when_an_ended_lease_is_gone a_claim_is_stored_exactly,
+    /// How long a claim is kept counts from the claim: renewing and ending it do not move that.
+    KeptFromTheClaim: a_renewed_lease_is_kept_as_long_from_its_end every_path_agrees_when_an_ended_lease_is_gone,
     /// A claim is kept no longer than its lease.
     ClaimKeptAsLease: a_claim_is_stored_exactly,
     /// A crashed holder blocks its key for the retention.
@@ -297,7 +309,7 @@ faults! {
     /// A purge takes a live lease whose retention has passed.
     PurgeTakesLiveLeases: a_purge_removes_no_live_lease,
     /// A purge takes a lease as soon as it has ended.
-    PurgeTakesEndedLeases: a_purge_leaves_claims_until_their_retention_has_passed,
+    PurgeTakesEndedLeases: a_purge_leaves_claims_until_their_retention_has_passed a_renewed_lease_is_kept_as_long_from_its_end,
     /// A purge never takes a lease.
     PurgeLeavesLeases: a_purge_leaves_claims_until_their_retention_has_passed,
     /// A purge never takes a mark.

@@ -1,6 +1,6 @@
 //! Purging and listing.
 
-use idem_core::{Cursor, Error, Key, Kind, Page, Purged, Record, State, Timestamp, is_live};
+use idem_core::{Cursor, Error, Key, Kind, Page, Phase, Purged, Record, State, Timestamp};
 
 use crate::{
     engine::{Disk, Engine},
@@ -9,7 +9,7 @@ use crate::{
 };
 
 fn is_due(fault: Option<Fault>, (key, record): &(Key, Record), now: Timestamp) -> bool {
-    let at = record.purge_at();
+    let at = record.gone_at();
     let millis = |time: Timestamp| time.as_millis();
     match (fault, &record.state) {
         (Some(Fault::PurgeLeavesTheEdge), _) => at.is_some_and(|at| at < now),
@@ -18,8 +18,8 @@ fn is_due(fault: Option<Fault>, (key, record): &(Key, Record), now: Timestamp) -
             at.is_some_and(|at| millis(at).to_string() <= millis(now).to_string())
         }
         (Some(Fault::PurgeTakesForever), _) => at.is_none_or(|at| at <= now),
-        (Some(Fault::PurgeTakesLiveLeases), State::Claimed { keep_until, .. }) => {
-            keep_until.is_some_and(|at| at <= now)
+        (Some(Fault::PurgeTakesLiveLeases), State::Claimed { keep, .. }) => {
+            matches!(keep.expires_at(record.created_at), Ok(Some(at)) if at <= now)
         }
         (Some(Fault::PurgeTakesEndedLeases), State::Claimed { until, .. }) => *until <= now,
         (Some(Fault::PurgeLeavesLeases), State::Claimed { .. }) => false,
@@ -110,7 +110,7 @@ pub(crate) fn list(engine: &Engine, after: Option<&Cursor>, limit: usize) -> Res
     let scope = last.as_ref().map(|key| engine.scope(key));
     let disk = engine.disk();
     let is_shown = |(key, record): &(Key, Record)| match (engine.fault, &record.state) {
-        (Some(Fault::ListHidesTheEnded), _) => is_live(record, now),
+        (Some(Fault::ListHidesTheEnded), _) => record.phase(now) == Phase::Live,
         (Some(Fault::ListHidesClaims), State::Claimed { .. }) => false,
         (Some(Fault::ListHidesMarks), _) => key.kind() != Kind::Event,
         _ => true,

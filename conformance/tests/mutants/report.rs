@@ -3,7 +3,7 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use bytes::Bytes;
-use idem_core::{Committed, Error, ErrorKind, Key, Look, Record, Span, State, Token};
+use idem_core::{Committed, Error, ErrorKind, Key, Look, Record, Retention, Span, State, Token};
 use uuid::Uuid;
 
 use crate::{engine::lock, faults::Fault, reference::Reference, transaction::Tx};
@@ -60,7 +60,8 @@ impl Reference {
     pub(crate) fn hold_place(&self, key: &Key, seen: &mut Look) {
         let lease = Span::new("lease", Duration::from_secs(30)).unwrap();
         let Some(until) = seen.now.after(lease) else { return };
-        let state = State::Claimed { token: Token::MAX, until, keep_until: Some(until) };
+        let (token, keep) = (Token::MAX, Retention::For(lease));
+        let state = State::Claimed { token, took_over: None, until, is_ended: false, keep };
         let (attempt, created_at) = (Uuid::new_v4(), seen.now);
         let record = Record { fingerprint: None, attempt, created_at, state };
         seen.record = Some(record.clone());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use idem_core::{Change, Error, Fingerprint, Record, State, Timestamp, Token};
+use idem_core::{Change, Error, Fingerprint, Record, Retention, Span, State, Timestamp, Token};
 use uuid::Uuid;
 
 use crate::faults::Fault;
@@ -20,6 +20,7 @@ pub(crate) fn stamped(
         (matches!(change, Change::Claim { .. }), matches!(change, Change::Keep));
     let (is_extend, is_completion) =
         (matches!(change, Change::Extend { .. }), matches!(change, Change::Complete { .. }));
+    let is_end = matches!(change, Change::End);
     match (fault, &change) {
         (Some(Fault::EndRemoves), Change::End) => return Ok(None),
         (Some(Fault::RemoveEnds), Change::Remove) => {
@@ -31,6 +32,10 @@ pub(crate) fn stamped(
             return change.stamp(before, until, || Ok(token()));
         }
         (Some(Fault::EndLeavesUntil), Change::End) => return Ok(before.cloned()),
+        (Some(Fault::EndMovesToStart), Change::End) => {
+            let start = before.map_or(now, |claim| claim.created_at);
+            return change.stamp(before, start, || Ok(token()));
+        }
         _ => {}
     }
     let mut after = change.stamp(before, now, || Ok(token()))?;
@@ -69,6 +74,7 @@ pub(crate) fn stamped(
         }
         Some(Fault::FingerprintLostAtCompletion) if is_completion => record.fingerprint = None,
         Some(Fault::FingerprintLostAtClaim) if is_claim => record.fingerprint = None,
+        Some(Fault::FingerprintLostAtEnd) if is_end => record.fingerprint = None,
         Some(Fault::FingerprintOfBeforeStays) if is_claim => {
             if let Some(before) = before {
                 record.fingerprint = before.fingerprint;
@@ -76,19 +82,39 @@ pub(crate) fn stamped(
         }
         _ => {}
     }
-    if let State::Claimed { token: held, until, keep_until } = &mut record.state {
+    let kept = |millis| Span::from_millis(millis).map_or(Retention::Forever, Retention::For);
+    if let State::Claimed { token: held, took_over, until, is_ended, keep } = &mut record.state {
         match fault {
             Some(Fault::ExtendNeverShortens) if is_extend => {
                 *until = (*until).max(before.and_then(self::until).unwrap_or(*until));
             }
             Some(Fault::ExtendTakesToken) if is_extend => *held = token(),
-            Some(Fault::ClaimLosesKeepUntil) if is_claim => *keep_until = None,
-            Some(Fault::ClaimKeptAsLease) if is_claim => *keep_until = Some(*until),
-            Some(Fault::LeaseIsRetention) if is_claim => *until = keep_until.unwrap_or(*until),
+            Some(Fault::ClaimLosesItsKeep) if is_claim => *keep = Retention::Forever,
+            Some(Fault::ClaimKeptAsLease) if is_claim => *keep = kept(1),
+            Some(Fault::KeptOneLess) if is_claim => *keep = kept(millis_of(*keep) - 1),
+            // What was written at the claim stays, and is read as an instant.
+            Some(Fault::KeptFromTheClaim) if is_extend || is_end => {
+                let was = before.and_then(self::until).unwrap_or(*until);
+                let gone = was.as_millis() + millis_of(*keep);
+                *keep = kept((gone - until.as_millis()).max(1));
+            }
+            Some(Fault::LeaseIsRetention) if is_claim => {
+                *until = now.after(Span::from_millis(millis_of(*keep)).unwrap()).unwrap();
+            }
+            Some(Fault::EndIsAnInstant) => *is_ended = false,
+            Some(Fault::TookOverLost) => *took_over = None,
             _ => {}
         }
     }
     Ok(after)
+}
+
+/// How long a claim is kept; no case that looks keeps one for ever.
+fn millis_of(keep: Retention) -> i64 {
+    match keep {
+        Retention::For(span) => span.as_millis(),
+        Retention::Forever => i64::from(i32::MAX),
+    }
 }
 
 /// The state of a receipt that expires by so much earlier.
@@ -126,10 +152,7 @@ pub(crate) fn written(fault: Option<Fault>, mut record: Record) -> Record {
     let forever =
         (fault == Some(Fault::ForeverIsTheLastInstant)).then_some(Timestamp::from_millis(i64::MAX));
     match &mut record.state {
-        State::Claimed { until, keep_until, .. } => {
-            *until = time(*until);
-            *keep_until = keep_until.map(time).or(forever);
-        }
+        State::Claimed { until, .. } => *until = time(*until),
         State::Completed { result, expires_at } => {
             *result = result_written(fault, result);
             *expires_at = expires_at.map(time).or(forever);

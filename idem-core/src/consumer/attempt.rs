@@ -101,7 +101,7 @@ impl<S: Store + 'static, M: Send + Sync + 'static> Handler<S, M> {
                 Ok(Bytes::new())
             };
             async move {
-                let step = Execute::new(request, 0, effect)?;
+                let step = Execute::on_event(request, effect)?;
                 let committed = self.idem().transact(request.key(), step).await?;
                 if committed.ran {
                     return Ok(Handled::Ran);

@@ -28,7 +28,7 @@ pub struct Consumed {
     /// Deliveries of events that were handled before; also one whose own commit was in doubt until the store
     /// was asked again.
     pub duplicates: u64,
-    /// Deliveries of events that were handled before with another payload; set aside.
+    /// Deliveries of events that were handled before, or held by a lease that ended, with another payload; set aside.
     pub conflicts: u64,
     /// Deliveries that failed and were given back.
     pub failed: u64,

@@ -19,8 +19,8 @@ pub enum Handled {
     Ran,
     /// The event was marked before; nothing ran.
     Duplicate,
-    /// The event was marked before, with another payload; nothing ran. Only if the handler has a
-    /// [fingerprint](Handler::fingerprint).
+    /// The event was marked before with another payload, or a lease with another payload ended without marking it; nothing
+    /// ran. Only if the handler has a [fingerprint](Handler::fingerprint).
     Conflict,
 }
 

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 
 use crate::{
-    Committed, Error, ErrorKind, Fingerprint, Idem, Key, Request, State, Store,
-    decision::is_live,
+    Committed, Error, ErrorKind, Fingerprint, Idem, Key, Request, Store,
+    decision::{EventVerdict, judge_event},
     protocol::{Mark, Read},
 };
 
@@ -47,8 +47,8 @@ pub trait Recorder: Send + Sync {
 impl<S: Store + ?Sized> Recorder for S {
     async fn is_processed(&self, consumer: &str, event_id: &str) -> Result<bool, Error> {
         let looked = look(self, &Key::event(consumer, event_id)?).await?;
-        let record = looked.before.as_ref().filter(|record| is_live(record, looked.now));
-        Ok(record.is_some_and(|record| matches!(record.state, State::Completed { .. })))
+        let verdict = judge_event(looked.before.as_ref(), None, looked.now);
+        Ok(verdict == EventVerdict::Marked)
     }
 
     async fn mark_processed(&self, consumer: &str, event_id: &str) -> Result<Marked, Error> {
@@ -91,7 +91,7 @@ pub(super) enum Found {
     Free,
     /// It is marked.
     Marked,
-    /// It is marked with another payload.
+    /// It is marked, or was held, with another payload.
     Other,
 }
 
@@ -100,17 +100,11 @@ pub(super) enum Found {
 /// # Errors
 /// [`ErrorKind::InProgress`] if a live lease holds it.
 pub(super) fn found(committed: &Committed, payload: Option<&Fingerprint>) -> Result<Found, Error> {
-    let live = committed.before.as_ref().filter(|record| is_live(record, committed.now));
-    let Some(record) = live else { return Ok(Found::Free) };
-    match &record.state {
-        // Whoever holds it, and for which payload: the event is not handled, and may never be by that lease.
-        State::Claimed { until, .. } => Err(committed.in_progress(*until)),
-        State::Completed { .. }
-            if payload.is_none_or(|payload| Some(payload) == record.fingerprint.as_ref()) =>
-        {
-            Ok(Found::Marked)
-        }
-        State::Completed { .. } => Ok(Found::Other),
+    match judge_event(committed.before.as_ref(), payload, committed.now) {
+        EventVerdict::Run => Ok(Found::Free),
+        EventVerdict::Marked => Ok(Found::Marked),
+        EventVerdict::Conflict => Ok(Found::Other),
+        EventVerdict::InProgress(until) => Err(committed.in_progress(until)),
     }
 }
 

@@ -7,12 +7,12 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use super::{
-    guard::{Lease, TakenOver},
-    step::{Acquire, EndClaimOf},
+    guard::Lease,
+    step::{Acquire, TakeBack},
 };
 use crate::{
     Certainty, Committed, Error, ErrorKind, Idem, Key, Outcome, Request, Span, State, Store,
-    Timestamp, json::decode_result, waiting::ask_patiently,
+    Timestamp, Token, Unfinished, Verdict, json::decode_result, judge, waiting::ask_patiently,
 };
 
 /// What became of a claim.
@@ -31,6 +31,14 @@ pub enum Claim<S: Store + 'static, T> {
         /// How long to wait before asking again: until the lease ends, if nothing happens before.
         retry_after: Duration,
     },
+    /// A lease before ended without an answer, and the request [refuses to take over](Request::refuse_takeover): nothing
+    /// was written.
+    Unfinished {
+        /// The token of that lease.
+        token: Token,
+        /// When it ended; by the store's clock.
+        ended_at: Timestamp,
+    },
 }
 
 impl<S: Store + 'static, T> Claim<S, T> {
@@ -38,7 +46,10 @@ impl<S: Store + 'static, T> Claim<S, T> {
     pub fn lease(self) -> Option<Lease<S, T>> {
         match self {
             Self::Acquired(lease) => Some(lease),
-            Self::Replayed(_) | Self::Conflict | Self::InProgress { .. } => None,
+            Self::Replayed(_)
+            | Self::Conflict
+            | Self::InProgress { .. }
+            | Self::Unfinished { .. } => None,
         }
     }
 }
@@ -55,6 +66,11 @@ impl<S: Store + 'static, T> fmt::Debug for Claim<S, T> {
                 .field("until", until)
                 .field("retry_after", retry_after)
                 .finish(),
+            Self::Unfinished { token, ended_at } => f
+                .debug_struct("Unfinished")
+                .field("token", token)
+                .field("ended_at", ended_at)
+                .finish(),
         }
     }
 }
@@ -62,18 +78,20 @@ impl<S: Store + 'static, T> fmt::Debug for Claim<S, T> {
 impl<S: Store + 'static> Idem<S> {
     /// Holds the key for `lease`, unless it is completed or held, for an effect outside the store.
     ///
-    /// The lease ends by itself at that time by the store's clock, in whole milliseconds (rounded up), so that
-    /// a crash of its holder blocks the key no longer. Until then it is the only one. Whoever claims the key
-    /// after a lease that ended without [completing](Lease::complete) or [releasing](Lease::release) it takes
-    /// over, and is [told so](Lease::took_over): what that holder did outside may have happened.
+    /// The lease ends by itself at that time by the store's clock, in whole milliseconds (rounded up), so that a crash of
+    /// its holder blocks the key no longer. Until then it is the only one.
     ///
-    /// An ended lease keeps nobody out, also not a request with other parameters: it takes over as well, and is
-    /// [told that too](Lease::took_over_other). [`Idem::execute`] on such a key runs and is told nothing: do not
-    /// mix the two on one key.
+    /// # After a lease that ended
+    /// A lease that ended without [completing](Lease::complete) or [releasing](Lease::release) the key leaves an unknown
+    /// outcome: what its holder did outside may have happened. The next claim with the same parameters takes over, and
+    /// [names the token](Lease::took_over) of that lease; or it answers [`Claim::Unfinished`] if the request
+    /// [refuses to take over](Request::refuse_takeover). A claim with other parameters is a conflict.
     ///
-    /// The request's retention is that of the receipt, and counts from the completion. The record of a lease that
-    /// ended is kept for as long, counted from the claim: after that it may be purged, and the next claim is not
-    /// told of it. So retain for longer than a lease may be held in all.
+    /// That lasts for the request's retention, counted from the lease's end. Then the record counts as none: the next
+    /// claim takes nothing over. The retention of a receipt counts from the completion.
+    ///
+    /// [`Idem::execute`] on such a key with the same parameters runs and is told nothing: do not mix the two on one key.
+    /// An operator who knows the outcome [settles](Idem::settle) it.
     ///
     /// While a live lease holds the key, the outcome is [`Claim::InProgress`], at once or after the request has
     /// [waited](Request::wait_for).
@@ -82,8 +100,9 @@ impl<S: Store + 'static> Idem<S> {
     /// A lease or a retention that is zero or too long; a stored result that is no `T`; the store's own.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the key untouched or claimed. What was claimed is ended in the background as
-    /// far as that is possible; otherwise the lease ends by itself. The next claim then takes over.
+    /// Dropping the future leaves the key untouched or claimed. A claim that never reached its caller is released in the
+    /// background, best effort: nothing was done under it. One that took over is ended instead, so that the evidence
+    /// stays. What cannot be released ends by itself.
     pub fn claim<T: DeserializeOwned>(
         &self,
         request: &Request,
@@ -160,6 +179,12 @@ impl<S: Store, T> Claim<S, T> {
                 Certainty::Unknown,
             ));
         }
+        let verdict = judge(committed.before.as_ref(), request.fingerprint_value(), committed.now);
+        if let (Verdict::TakeOver(Unfinished { token, ended_at }), true) =
+            (verdict, request.refuses_takeover())
+        {
+            return Ok(Self::Unfinished { token, ended_at });
+        }
         Ok(match Outcome::<Bytes>::of(committed, request.fingerprint_value())? {
             Outcome::Created(result) | Outcome::Replayed(result) => {
                 Self::Replayed(decode(&result)?)
@@ -170,7 +195,7 @@ impl<S: Store, T> Claim<S, T> {
     }
 }
 
-/// A claim that was asked for; if its answer does not come, it is ended, should it have come into force.
+/// A claim that was asked for; if its answer does not come, it is taken back, should it have come into force.
 struct Asked<'i, S: Store + 'static> {
     idem: &'i Idem<S>,
     key: &'i Key,
@@ -186,15 +211,16 @@ impl<S: Store + 'static> Drop for Asked<'_, S> {
         let (idem, key, attempt) = (self.idem.clone(), self.key.clone(), self.attempt);
         let ending = idem.waiting().begins_to_end();
         self.idem.store().detach(Box::pin(async move {
-            // What cannot be ended now ends by itself.
-            drop(idem.transact(&key, EndClaimOf(attempt)).await);
+            // What cannot be taken back now ends by itself.
+            drop(idem.transact(&key, TakeBack(attempt)).await);
+            idem.waiting().changed(&key);
             drop(ending);
         }));
     }
 }
 
 impl<S: Store + 'static, T> Lease<S, T> {
-    /// The lease of a claim that came into force, and the one that it took over.
+    /// The lease of a claim that came into force.
     fn acquired(
         idem: &Idem<S>,
         request: &Request,
@@ -202,13 +228,7 @@ impl<S: Store + 'static, T> Lease<S, T> {
         committed: &Committed,
     ) -> Option<Self> {
         let claim = committed.after.clone().filter(|_| committed.ran)?;
-        let State::Claimed { token, .. } = claim.state else { return None };
-        let took_over = committed.before.as_ref().and_then(|before| match before.state {
-            State::Claimed { token, .. } => {
-                Some(TakenOver { token, is_other: before.fingerprint != claim.fingerprint })
-            }
-            State::Completed { .. } => None,
-        });
+        let State::Claimed { token, took_over, .. } = claim.state else { return None };
         Some(Self::new(idem, request, lease, claim, token, took_over))
     }
 }

@@ -49,7 +49,7 @@ pub(super) struct Held<S: Store + 'static> {
     /// As it was committed last.
     claim: Record,
     pub(super) token: Token,
-    took_over: Option<TakenOver>,
+    took_over: Option<Token>,
     pub(super) lease: Span,
     /// The id of the completion, one for however often it is tried: so a later try finds an earlier one.
     completion: Uuid,
@@ -57,14 +57,6 @@ pub(super) struct Held<S: Store + 'static> {
     in_doubt: bool,
     /// Nothing is left to be ended.
     is_over: bool,
-}
-
-/// The lease before, that ended without an answer.
-#[derive(Clone, Copy)]
-pub(super) struct TakenOver {
-    pub(super) token: Token,
-    /// It was for a request with other parameters.
-    pub(super) is_other: bool,
 }
 
 impl<S: Store + 'static, T> fmt::Debug for Lease<S, T> {
@@ -85,7 +77,7 @@ impl<S: Store + 'static, T> Lease<S, T> {
         lease: Span,
         claim: Record,
         token: Token,
-        took_over: Option<TakenOver>,
+        took_over: Option<Token>,
     ) -> Self {
         idem.waiting().hold(request.key(), token);
         let held = Held {
@@ -114,25 +106,14 @@ impl<S: Store + 'static, T> Lease<S, T> {
         self.held.token
     }
 
-    /// The token of the lease that ended without an answer, and that this one took over. If there is one, what its
-    /// holder did outside may have happened.
+    /// The token of the lease before, if that ended without an answer and this one took over: what its holder did outside
+    /// may have happened. Both were claimed with the same parameters.
     ///
-    /// None if there was none, if it was released, or if its record was purged since: that is possible when the
-    /// retention of its request has passed since it was claimed.
+    /// None if there was none, if it was released or settled, or if its record was gone: its retention, counted from its
+    /// end, had passed.
     #[must_use]
     pub fn took_over(&self) -> Option<Token> {
-        self.held.took_over.map(|before| before.token)
-    }
-
-    /// Whether the lease that this one took over was for a request with other parameters. What its holder may have
-    /// done outside is then not what this request asks for: do not complete with that.
-    ///
-    /// It speaks of the lease just before, and whoever claims leaves its own parameters: after a caller that was told so
-    /// and gave up, the next is told of that one. So compare what was done outside with what is asked, each time, and do
-    /// not [release](Self::release) a lease that took over before that is settled: the key would be as new.
-    #[must_use]
-    pub fn took_over_other(&self) -> bool {
-        self.held.took_over.is_some_and(|before| before.is_other)
+        self.held.took_over
     }
 
     /// When the lease ends, by the store's clock, as it was last claimed or renewed here.
@@ -219,8 +200,11 @@ impl<S: Store + 'static, T> Lease<S, T> {
         }
     }
 
-    /// Lets go of the key: nothing happened outside. It is free at once, also for other parameters, and the next
-    /// claim takes nothing over.
+    /// Lets go of the key: nothing happened outside under this lease. The key is free at once, also for other parameters,
+    /// and the next claim takes nothing over.
+    ///
+    /// A lease that [took over](Lease::took_over) is ended instead, since what the holder before did may have happened:
+    /// the next claim takes over. An operator who knows better [settles](Idem::settle) the key.
     ///
     /// # Errors
     /// The lease comes back in the error. [`ErrorKind::LeaseLost`] if it has ended, and then nothing was changed
@@ -228,16 +212,9 @@ impl<S: Store + 'static, T> Lease<S, T> {
     ///
     /// # Cancel safety
     /// Dropping the future leaves the key free, or the lease is dropped.
-    pub fn release(mut self) -> impl Future<Output = Result<(), LeaseError<S, T>>> + Send {
-        async move {
-            match self.held.ask(Change::Remove).await {
-                Ok(_) => {
-                    self.held.is_over = true;
-                    Ok(())
-                }
-                Err(error) => Err(LeaseError { error, lease: self }),
-            }
-        }
+    pub fn release(self) -> impl Future<Output = Result<(), LeaseError<S, T>>> + Send {
+        let change = if self.held.took_over.is_some() { Change::End } else { Change::Remove };
+        self.give_up(change)
     }
 
     /// Ends the lease, as dropping it does, and waits for it: the key is free, and the next claim takes over.
@@ -247,15 +224,17 @@ impl<S: Store + 'static, T> Lease<S, T> {
     ///
     /// # Cancel safety
     /// Dropping the future ends the lease all the same, in the background.
-    pub fn end(mut self) -> impl Future<Output = Result<(), LeaseError<S, T>>> + Send {
-        async move {
-            match self.held.ask(Change::End).await {
-                Ok(_) => {
-                    self.held.is_over = true;
-                    Ok(())
-                }
-                Err(error) => Err(LeaseError { error, lease: self }),
+    pub fn end(self) -> impl Future<Output = Result<(), LeaseError<S, T>>> + Send {
+        self.give_up(Change::End)
+    }
+
+    async fn give_up(mut self, change: Change) -> Result<(), LeaseError<S, T>> {
+        match self.held.ask(change).await {
+            Ok(_) => {
+                self.held.is_over = true;
+                Ok(())
             }
+            Err(error) => Err(LeaseError { error, lease: self }),
         }
     }
 

@@ -28,8 +28,6 @@ pub struct Holding {
     /// The token of the lease that this one [took over](Lease::took_over): if there is one, the work may have
     /// been done before.
     pub took_over: Option<Token>,
-    /// Whether that was for a request with [other parameters](Lease::took_over_other).
-    pub took_over_other: bool,
 }
 
 /// What becomes of a key whose work failed.
@@ -38,7 +36,8 @@ pub struct Holding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnFailure<T> {
-    /// Nothing happened outside: the key is free when the call returns, and the next claim takes nothing over.
+    /// Nothing happened outside: the key is free when the call returns, and the next claim takes nothing over. If the
+    /// lease itself took over, it is [ended](Lease::release) instead.
     Release,
     /// Something may have happened outside: the key is free when the call returns, and the next claim is told that
     /// it takes over.
@@ -65,6 +64,14 @@ pub enum LeasedOutcome<T> {
         until: Timestamp,
         /// How long to wait before asking again: until the lease ends, if nothing happens before.
         retry_after: Duration,
+    },
+    /// A lease before ended without an answer, and the request [refuses to take over](Request::refuse_takeover): nothing
+    /// ran.
+    Unfinished {
+        /// The token of that lease.
+        token: Token,
+        /// When it ended; by the store's clock.
+        ended_at: Timestamp,
     },
     /// The work was done, and its result could not be recorded.
     Unrecorded {
@@ -119,13 +126,12 @@ impl<S: Store + 'static> Idem<S> {
                 Claim::InProgress { until, retry_after } => {
                     return Ok(LeasedOutcome::InProgress { until, retry_after });
                 }
+                Claim::Unfinished { token, ended_at } => {
+                    return Ok(LeasedOutcome::Unfinished { token, ended_at });
+                }
             };
             let patience = self.store().sleep(lease);
-            let holding = Holding {
-                token: held.token(),
-                took_over: held.took_over(),
-                took_over_other: held.took_over_other(),
-            };
+            let holding = Holding { token: held.token(), took_over: held.took_over() };
             match work(holding).await {
                 Ok(result) => Ok(held.record(result, patience).await),
                 Err(failure) => match on_failure(&failure) {

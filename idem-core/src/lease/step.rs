@@ -7,36 +7,50 @@ use uuid::Uuid;
 
 use crate::{
     Change, Error, Fingerprint, Record, Request, Retention, Span, State, Step, Timestamp, Token,
-    decision::{Verdict, holds, is_live, judge},
+    decision::{Verdict, holds, judge},
 };
 
 /// Holds a free key.
 pub(super) struct Acquire {
-    pub(super) fingerprint: Option<Fingerprint>,
-    pub(super) retention: Retention,
-    pub(super) lease: Span,
-    pub(super) attempt: Uuid,
+    fingerprint: Option<Fingerprint>,
+    retention: Retention,
+    lease: Span,
+    attempt: Uuid,
+    refuses_takeover: bool,
 }
 
 impl Acquire {
     pub(super) fn new(request: &Request, lease: Span, attempt: Uuid) -> Result<Self, Error> {
         let fingerprint = request.fingerprint_value().copied();
-        Ok(Self { fingerprint, retention: request.retention()?, lease, attempt })
+        let (retention, refuses_takeover) = (request.retention()?, request.refuses_takeover());
+        Ok(Self { fingerprint, retention, lease, attempt, refuses_takeover })
     }
 }
 
 impl<Tx: ?Sized> Step<Tx> for Acquire {
     fn proceeds(&self, record: Option<&Record>, now: Timestamp) -> bool {
-        judge(record, self.fingerprint.as_ref(), now) == Verdict::Run
+        match judge(record, self.fingerprint.as_ref(), now) {
+            Verdict::TakeOver(_) => !self.refuses_takeover,
+            verdict => verdict.runs(),
+        }
     }
 
     fn effectless(&self) -> bool {
         true
     }
 
-    fn run(&mut self, _: &mut Tx, _: Option<&Record>, _: Timestamp) -> Result<Change, Error> {
-        let Self { fingerprint, retention, lease, attempt } = *self;
-        Ok(Change::Claim { fingerprint, attempt, lease, retention })
+    fn run(
+        &mut self,
+        _: &mut Tx,
+        record: Option<&Record>,
+        now: Timestamp,
+    ) -> Result<Change, Error> {
+        let Self { fingerprint, retention, lease, attempt, .. } = *self;
+        let took_over = match judge(record, fingerprint.as_ref(), now) {
+            Verdict::TakeOver(before) => Some(before.token),
+            _ => None,
+        };
+        Ok(Change::Claim { fingerprint, attempt, took_over, lease, retention })
     }
 }
 
@@ -146,26 +160,29 @@ where
     }
 }
 
-/// Ends the lease that an attempt may have claimed.
+/// Takes back the claim of an attempt that never reached its caller, if it came into force: nothing was done under it.
 ///
 /// It goes the way of a write, whatever a snapshot shows: so it comes after a claim that is still on its way.
-pub(super) struct EndClaimOf(pub(super) Uuid);
+pub(super) struct TakeBack(pub(super) Uuid);
 
-impl<Tx: ?Sized> Step<Tx> for EndClaimOf {
+impl<Tx: ?Sized> Step<Tx> for TakeBack {
     fn proceeds(&self, _: Option<&Record>, _: Timestamp) -> bool {
         true
     }
 
-    fn run(
-        &mut self,
-        _: &mut Tx,
-        record: Option<&Record>,
-        now: Timestamp,
-    ) -> Result<Change, Error> {
-        let is_held = record.is_some_and(|record| {
-            let is_claim = matches!(record.state, State::Claimed { .. });
-            is_claim && record.attempt == self.0 && is_live(record, now)
-        });
-        Ok(if is_held { Change::End } else { Change::Keep })
+    fn run(&mut self, _: &mut Tx, record: Option<&Record>, _: Timestamp) -> Result<Change, Error> {
+        Ok(match record {
+            Some(Record { attempt, state: State::Claimed { took_over, is_ended, .. }, .. })
+                if *attempt == self.0 =>
+            {
+                match took_over {
+                    None => Change::Remove,
+                    // Of the lease before it, nobody knows more than then.
+                    Some(_) if *is_ended => Change::Keep,
+                    Some(_) => Change::End,
+                }
+            }
+            _ => Change::Keep,
+        })
     }
 }

@@ -84,7 +84,7 @@ async fn a_record_outlives_every_retry_of_its_commit() {
     assert!(left > 60_000 + 2 * 600_000, "{left}");
 }
 
-/// The record of a claim goes when neither the lease nor its retention holds it.
+/// The record of a claim goes when its lease has been ended for its retention.
 #[tokio::test]
 async fn an_ended_claim_is_kept_for_its_retention() {
     let server = Server::start().unwrap();
@@ -92,11 +92,16 @@ async fn an_ended_claim_is_kept_for_its_retention() {
     // The lease is half a minute, the retention a minute.
     let claim = claimed(&idem, "k").await;
     let gone_at: i64 = server.query(&["PEXPIRETIME", &record_name("k")]).unwrap();
-    assert_eq!(gone_at, claim.created_at.as_millis() + 60_000 + GRACE);
+    assert_eq!(gone_at, until(&claim) + 60_000 + GRACE);
     let longer = Change::Extend { lease: lease(10 * LEASE) };
     let extended = on_claim(&idem, "k", &claim, longer).await.unwrap();
     let gone_at: i64 = server.query(&["PEXPIRETIME", &record_name("k")]).unwrap();
-    assert_eq!(gone_at, until(&extended.after.unwrap()) + GRACE);
+    let extended = extended.after.unwrap();
+    assert_eq!(gone_at, until(&extended) + 60_000 + GRACE);
+    let ended = on_claim(&idem, "k", &extended, Change::End).await.unwrap().after.unwrap();
+    let gone_at: i64 = server.query(&["PEXPIRETIME", &record_name("k")]).unwrap();
+    assert!(until(&ended) < until(&extended), "it ended when the server stamped it");
+    assert_eq!(gone_at, until(&ended) + 60_000 + GRACE);
 }
 
 fn short(name: &str, millis: u64) -> Request {

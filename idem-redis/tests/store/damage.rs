@@ -169,7 +169,7 @@ async fn a_mark_that_was_emptied_is_damaged() {
 async fn a_record_of_a_newer_version_is_left_to_newer_programs() {
     let server = Server::start().unwrap();
     for idem in stores(&server).await {
-        server.command(&["SET", &record_name("k"), "2 anything\n"]).unwrap();
+        server.command(&["SET", &record_name("k"), "3 anything\n"]).unwrap();
         for error in [
             put(&idem, "k").await.unwrap_err(),
             idem.receipt(&key("k")).await.unwrap_err(),
@@ -178,7 +178,7 @@ async fn a_record_of_a_newer_version_is_left_to_newer_programs() {
             idem.list(None, 10).await.unwrap_err(),
         ] {
             let is_newer =
-                matches!(error.kind(), ErrorKind::SchemaNewer { found: 2, supported: 1, .. });
+                matches!(error.kind(), ErrorKind::SchemaNewer { found: 3, supported: 2, .. });
             assert!(is_newer, "{error:?}");
             assert!(error.to_string().contains(&record_name("k")), "{error}");
         }

@@ -100,9 +100,11 @@ async fn long_leases_are_exact() {
             *of_step = lease(Duration::from_millis(millis));
         }
         let record = transact(&idem, request.key(), step).await.unwrap().after.unwrap();
-        let idem_core::State::Claimed { until, keep_until, .. } = record.state else { panic!() };
-        let expected = record.created_at.as_millis() + i64::try_from(millis).unwrap();
-        assert_eq!((until.as_millis(), keep_until.unwrap().as_millis()), (expected, expected));
+        let idem_core::State::Claimed { until, .. } = record.state else { panic!() };
+        let millis = i64::try_from(millis).unwrap();
+        let expected = record.created_at.as_millis() + millis;
+        assert_eq!(until.as_millis(), expected);
+        assert_eq!(record.gone_at().unwrap().as_millis(), expected + millis);
         let stored = claim(&idem, &millis.to_string()).await.unwrap().before.unwrap();
         assert_eq!(stored, record);
     }

@@ -11,6 +11,7 @@ mod clusters;
 mod damage;
 mod doubts;
 mod fake;
+mod first_form;
 mod ghosts;
 mod hazards;
 mod integers;

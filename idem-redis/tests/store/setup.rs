@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use idem_core::{
     Change, Committed, EffectError, Error, Fingerprint, Idem, Key, Outcome, Record, Request, Space,
-    Span, State, Step, Store, Timestamp, Token, Transaction, Verdict, judge,
+    Span, State, Step, Store, Timestamp, Token, Transaction, judge,
 };
 use idem_redis::{
     RedisBuilder, RedisStore, RedisTransaction,
@@ -118,7 +118,7 @@ pub(crate) struct Ask {
 impl<Tx: ?Sized> Step<Tx> for Ask {
     fn proceeds(&self, record: Option<&Record>, now: Timestamp) -> bool {
         match &self.wanted {
-            Some(wanted) => judge(record, wanted.as_ref(), now) == Verdict::Run,
+            Some(wanted) => judge(record, wanted.as_ref(), now).runs(),
             None => record == self.expected.as_ref(),
         }
     }
@@ -146,6 +146,7 @@ pub(crate) fn claim_of(request: &Request) -> Ask {
     let change = Change::Claim {
         fingerprint,
         attempt: Uuid::new_v4(),
+        took_over: None,
         lease: lease(LEASE),
         retention: request.retention().unwrap(),
     };

@@ -64,7 +64,7 @@ fn of_processes_that_open_a_new_file_at_once_one_creates_and_the_others_replay()
             "file {number}: {answers:?}"
         );
         let path = file(folder.path(), number);
-        assert_eq!(column::<i64>(&path, "SELECT version FROM idem_version"), [1]);
+        assert_eq!(column::<i64>(&path, "SELECT version FROM idem_version"), [2]);
         assert_eq!(column::<i64>(&path, "SELECT count(*) FROM idem_token"), [1]);
         assert_eq!(column::<String>(&path, "SELECT key FROM idem_records"), ["a"]);
     }

@@ -20,7 +20,7 @@ const LOOSE: [(&str, &str); 4] = [
     (
         "idem_records",
         "CREATE TABLE idem_records (kind, tenant, operation, key, state, created_at, expires_at, lease_until,
-         token, attempt, fingerprint, result, PRIMARY KEY (kind, tenant, operation, key)) WITHOUT ROWID",
+         token, took_over, attempt, fingerprint, result, PRIMARY KEY (kind, tenant, operation, key)) WITHOUT ROWID",
     ),
     (
         "idem_values",

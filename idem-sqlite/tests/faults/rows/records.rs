@@ -47,9 +47,22 @@ const OF_RECEIPTS: [(&str, &[&str]); 4] = [
     // Of a claim that has neither lease nor token.
     ("state", &["'claimed'"]),
 ];
-const OF_CLAIMS: [(&str, &[&str]); 4] = [
-    ("expires_at", &["'1'", "1.5", "x'01'", "created_at", "0", "-9223372036854775808"]),
-    ("lease_until", &["NULL", "'1'", "1.5", "9.3e18", "x'01'"]),
+const OF_CLAIMS: [(&str, &[&str]); 5] = [
+    ("expires_at", &["'1'", "1.5", "x'01'", "lease_until", "0", "-9223372036854775808"]),
+    (
+        "lease_until",
+        &[
+            "NULL",
+            "'1'",
+            "1.5",
+            "9.3e18",
+            "x'01'",
+            "expires_at",
+            "9223372036854775807",
+            "-9223372036854775808",
+        ],
+    ),
+    ("took_over", &["-1", "'1'", "1.5", "9223372036854775808", "x'01'"]),
     (
         "token",
         &["NULL", "-1", "-9223372036854775808", "'1'", "1.5", "9223372036854775808", "x'01'"],
@@ -114,7 +127,7 @@ async fn a_value_that_no_record_has_is_an_error_of_every_call_and_never_a_new_ru
     complete(&idem, "damaged").await;
 }
 
-/// A claim whose lease has an hour left when its retention has passed, or a receipt that has expired.
+/// A claim whose lease has an hour left, or a receipt that has expired.
 async fn overdue(idem: &Idem<SqliteStore>, clock: &ManualClock, is_claim: bool) {
     let request = request("damaged").fingerprint("p").unwrap().retain(Duration::from_millis(10));
     if is_claim {
@@ -181,11 +194,16 @@ async fn a_value_that_another_record_might_have_is_believed() {
         ("result = CAST(x'ff' AS TEXT)", "undecodable"),
         // A claim's, and not looked at.
         ("lease_until = 'x', token = -1", "Replayed(7)"),
-        ("state = 'claimed', lease_until = 9223372036854775807, token = 0", "in progress"),
+        (
+            "state = 'claimed', lease_until = 9223372036854775807, expires_at = NULL, token = 0",
+            "in progress",
+        ),
     ];
     let claims = [
-        ("lease_until = 9223372036854775807", "in progress"),
-        ("lease_until = -9223372036854775808", "Created(8)"),
+        ("lease_until = 9223372036854775807, expires_at = NULL", "in progress"),
+        ("lease_until = -9223372036854775808, expires_at = NULL", "Created(8)"),
+        ("state = 'ended'", "Created(8)"),
+        ("took_over = 1", "in progress"),
         ("token = 0", "in progress"),
         ("token = 9223372036854775807", "in progress"),
         ("result = 7", "in progress"),
