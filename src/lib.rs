@@ -16,9 +16,9 @@ mod open;
 pub use idem_core::{
     BoxError, Certainty, Claim, Clock, ClockSource, Cursor, Delays, Durability, DynStore,
     EffectError, Error, ErrorKind, Fingerprint, FingerprintError, Guarantees, Holding, Idem,
-    KeptAlive, Key, Kind, Lease, LeaseError, LeasedOutcome, ManualClock, OnFailure, Outcome, Page,
-    Purged, Purger, Receipt, Record, Request, Retention, Settlement, Sharing, Space, Span, State,
-    Store, SystemClock, Timestamp, Token, Transaction, consumer, erase,
+    KeptAlive, Key, Kind, Lease, LeaseError, LeaseTerms, LeasedOutcome, ManualClock, OnFailure,
+    Outcome, Page, Purged, Purger, Receipt, Record, Request, Retention, Settlement, Sharing, Space,
+    Span, State, Store, SystemClock, Timestamp, Token, Transaction, consumer, erase,
 };
 pub use open::open;
 

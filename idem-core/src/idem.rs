@@ -225,8 +225,29 @@ impl<S: Store> Idem<S> {
     where
         S: 'static,
     {
+        self.spawn_purge_with(every, limit, |_| ())
+    }
+
+    /// As [`Idem::spawn_purge`], and tells `on_failure` of each purge that fails; the next one comes after the interval.
+    /// It is told of the store's closing too, after which none comes.
+    ///
+    /// It is called in the background, and must not block: other background work of the process waits for it. Its panic is
+    /// caught.
+    ///
+    /// # Errors
+    /// As [`Idem::spawn_purge`].
+    pub fn spawn_purge_with<F>(
+        &self,
+        every: Duration,
+        limit: usize,
+        on_failure: F,
+    ) -> Result<Purger, Error>
+    where
+        S: 'static,
+        F: Fn(&Error) + Send + Sync + 'static,
+    {
         not_zero("limit", limit)?;
-        Purger::spawn(Arc::clone(&self.store), every, limit)
+        Purger::spawn(Arc::clone(&self.store), every, limit, on_failure)
     }
 
     /// The committed value that effects left under `name` in `space`.

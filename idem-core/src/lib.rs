@@ -57,7 +57,7 @@ pub use crate::{
     idem::Idem,
     json::{decode_result, encode_result},
     key::{Key, Kind, Space},
-    lease::{Claim, Holding, KeptAlive, Lease, LeaseError, LeasedOutcome, OnFailure},
+    lease::{Claim, Holding, KeptAlive, Lease, LeaseError, LeaseTerms, LeasedOutcome, OnFailure},
     operator::Settlement,
     optimistic::{Applied, FETCH_LIMIT, Look, MISREAD_LIMIT, Optimistic, RACE_LIMIT, optimistic},
     outcome::Outcome,

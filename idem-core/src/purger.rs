@@ -2,6 +2,7 @@
 
 use std::{
     future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -43,13 +44,15 @@ impl Purger {
         store: Arc<S>,
         every: Duration,
         limit: usize,
+        on_failure: impl Fn(&Error) + Send + Sync + 'static,
     ) -> Result<Self, Error> {
         // In whole milliseconds, as clocks count: a shorter sleep would be none.
         let every = Duration::from_millis(Span::new("interval", every)?.as_millis().unsigned_abs());
         let shared = Arc::new(Shared::default());
         // From now on, not from when the task is first polled.
         let first = store.sleep(every);
-        let task = run(Arc::clone(&store), Arc::clone(&shared), first, every, limit);
+        let schedule = Schedule { every, limit, on_failure };
+        let task = run(Arc::clone(&store), Arc::clone(&shared), first, schedule);
         store.detach(Box::pin(task));
         Ok(Self(shared))
     }
@@ -85,17 +88,23 @@ impl Drop for Purger {
     }
 }
 
-async fn run<S: Store>(
+/// What a background purge does.
+struct Schedule<F> {
+    every: Duration,
+    limit: usize,
+    on_failure: F,
+}
+
+async fn run<S: Store, F: Fn(&Error) + Sync>(
     store: Arc<S>,
     shared: Arc<Shared>,
     mut sleep: BoxFuture<()>,
-    every: Duration,
-    limit: usize,
+    schedule: Schedule<F>,
 ) {
     while sleep_unless_stopped(sleep, &shared).await {
-        sleep = store.sleep(every);
+        sleep = store.sleep(schedule.every);
         loop {
-            match store.purge(limit).await {
+            match store.purge(schedule.limit).await {
                 Ok(purged) => {
                     shared.removed.fetch_add(purged.removed as u64, Ordering::Relaxed);
                     if !purged.more || shared.state().stopped {
@@ -104,6 +113,9 @@ async fn run<S: Store>(
                 }
                 Err(error) => {
                     let is_closed = matches!(error.kind(), ErrorKind::Closed);
+                    // Its panic is nobody's to see, and must not end the purging.
+                    let told = AssertUnwindSafe(|| (schedule.on_failure)(&error));
+                    drop(catch_unwind(told));
                     shared.state().last_error = Some(Arc::new(error));
                     shared.failures.fetch_add(1, Ordering::Relaxed);
                     if is_closed {

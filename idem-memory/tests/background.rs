@@ -10,7 +10,7 @@ use std::{
 };
 
 use idem_core::{
-    BoxError, ErrorKind, Idem, Key, ManualClock, Outcome, Request, Timestamp,
+    BoxError, Error, ErrorKind, Idem, Key, ManualClock, Outcome, Request, Timestamp,
     consumer::{Handler, Recorder},
 };
 use idem_memory::MemoryStore;
@@ -70,4 +70,22 @@ async fn a_handlers_conversions_and_destructors_are_its_own_failure() {
         assert!(matches!(error.kind(), ErrorKind::Work), "{error:?}");
     }
     assert!(!idem.is_processed("billing", "1").await.unwrap());
+}
+
+#[tokio::test]
+async fn a_background_purge_tells_of_each_failure_and_outlives_a_panic_of_who_is_told() {
+    let clock = ManualClock::at(Timestamp::from_millis(0));
+    let idem = Idem::new(MemoryStore::builder().clock(clock.clone()).build());
+    let (told, mut tells) = tokio::sync::mpsc::unbounded_channel();
+    let on_failure = move |error: &Error| {
+        told.send(format!("{:?}", error.kind())).unwrap();
+        panic!("on purpose");
+    };
+    let purging = idem.spawn_purge_with(Duration::from_secs(1), 10, on_failure).unwrap();
+    idem.close().await.unwrap();
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(tells.recv().await.unwrap(), "Closed");
+    // The task has ended, and with it who is told.
+    assert_eq!(tells.recv().await, None);
+    assert_eq!(purging.failures(), 1);
 }

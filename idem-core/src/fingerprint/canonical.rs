@@ -4,6 +4,8 @@
 //! variants, newtypes transparent), so that a typed value and its JSON text
 //! have the same form.
 
+use std::any::type_name;
+
 use serde::ser::{
     Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
     SerializeTupleStruct, SerializeTupleVariant, Serializer,
@@ -25,14 +27,14 @@ type Result<T = (), E = FingerprintError> = std::result::Result<T, E>;
 /// The deterministic CBOR of `value`.
 pub(super) fn to_bytes<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
     let mut encoder = Encoder::default();
-    value.serialize(&mut encoder)?;
+    put(&mut encoder, value)?;
     encoder.finish()
 }
 
 /// Whether all keys of a value that JSON must give back are texts: a `Some` that is written as null would come
 /// back as `None`, and is refused.
 pub(super) fn check_result<T: Serialize + ?Sized>(value: &T) -> Result<bool> {
-    let mut encoder = Encoder::refusing_present_null();
+    let mut encoder = Encoder::of_a_result();
     value.serialize(&mut encoder)?;
     encoder.finish_with_keys()
 }
@@ -42,9 +44,29 @@ pub(super) fn check_result<T: Serialize + ?Sized>(value: &T) -> Result<bool> {
 /// The result goes through the `Serialize` implementation of the whole, which
 /// might drop it; the encoder is told of a failure so that it cannot get lost.
 fn put<T: Serialize + ?Sized>(encoder: &mut Encoder, value: &T) -> Result {
-    let result = value.serialize(&mut *encoder);
+    let result = match encoder.is_of_a_result() || is_ordered::<T>() {
+        true => value.serialize(&mut *encoder),
+        false => Err(FingerprintError::Unordered),
+    };
     encoder.watch(result)
 }
+
+/// Whether the elements of a value of this type always come in one order, as far as its name tells: serde says nothing
+/// of it, and a map's members are sorted.
+fn is_ordered<T: ?Sized>() -> bool {
+    let mut name = type_name::<T>();
+    while let Some(inner) = POINTERS.iter().find_map(|pointer| name.strip_prefix(pointer)) {
+        name = inner;
+    }
+    !SETS.iter().any(|set| name.starts_with(set))
+}
+
+/// What serializes as that which it points to.
+const POINTERS: [&str; 5] =
+    ["&", "mut ", "alloc::boxed::Box<", "alloc::rc::Rc<", "alloc::sync::Arc<"];
+
+/// Sets whose order is another one in each process.
+const SETS: [&str; 2] = ["std::collections::hash::set::HashSet<", "hashbrown::set::HashSet<"];
 
 /// Writes what a `Some` or a newtype struct holds.
 fn put_wrapped<T: Serialize + ?Sized>(encoder: &mut Encoder, value: &T) -> Result {

@@ -47,7 +47,7 @@ pub(super) struct Encoder {
     depth: usize,
     wrappers: usize,
     spoiled: bool,
-    refuses_present_null: bool,
+    is_of_a_result: bool,
     /// Whether some key of a map is no text.
     has_other_keys: bool,
 }
@@ -115,13 +115,18 @@ impl Encoder {
     }
 
     /// One for a value that JSON must give back.
-    pub(super) fn refusing_present_null() -> Self {
-        Self { out: Vec::with_capacity(128), refuses_present_null: true, ..Self::default() }
+    pub(super) fn of_a_result() -> Self {
+        Self { out: Vec::with_capacity(128), is_of_a_result: true, ..Self::default() }
+    }
+
+    /// Whether the value must read back as what it is, and need not be the same each time.
+    pub(super) fn is_of_a_result(&self) -> bool {
+        self.is_of_a_result
     }
 
     /// Refuses what is present and yet was written, from `start` on, as null.
     pub(super) fn check_present(&self, start: usize) -> Result<(), FingerprintError> {
-        if self.refuses_present_null && self.out[start..] == [NULL] {
+        if self.is_of_a_result && self.out[start..] == [NULL] {
             let message = "a value that is present is written as null and reads back as absent";
             return Err(FingerprintError::Serialize { message: message.to_owned() });
         }

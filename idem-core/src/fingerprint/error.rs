@@ -56,6 +56,10 @@ pub enum FingerprintError {
         offset: usize,
     },
 
+    /// A `HashSet` has no order, so that the same elements would have another fingerprint each time.
+    #[error("a HashSet has no order: use a BTreeSet, or serialize its elements sorted")]
+    Unordered,
+
     /// The text is not strict JSON (RFC 8259).
     #[error("invalid JSON at byte {offset}: {problem}; send strict RFC 8259 text")]
     Json {

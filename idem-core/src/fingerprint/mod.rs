@@ -57,6 +57,16 @@ const ENCODED_LEN: usize = 1 + DIGEST_LEN;
 ///
 /// A member that is skipped (`skip_serializing_if`) is absent.
 ///
+/// # What changes it by accident
+///
+/// * A **`HashSet`** has another order in each process. It is refused; use a `BTreeSet`. A `Vec` that was collected
+///   from a `HashSet` or a `HashMap` cannot be told from any other: sort it. A `HashMap` that is serialized as a map is
+///   sorted here.
+/// * A **new field** changes the fingerprint of every request, also if it is `None`, which is `null`. Requests that are
+///   retried across a deployment then conflict with themselves. Skip the field while it has no value
+///   (`#[serde(skip_serializing_if = "Option::is_none")]`), and deploy a field that is always there when old keys
+///   have expired. A renamed field is a new one.
+///
 /// # Limits
 ///
 /// Arrays and maps nest 128 levels deep at most. On any one path there may be
@@ -105,6 +115,7 @@ impl Fingerprint {
     /// * [`FingerprintError::NonFinite`] for NaN and the infinities.
     /// * [`FingerprintError::DuplicateMember`] if a map has a key twice.
     /// * [`FingerprintError::TooDeep`] beyond the nesting limit.
+    /// * [`FingerprintError::Unordered`] for a `HashSet`, at any depth.
     /// * [`FingerprintError::Serialize`] if the value's own `Serialize`
     ///   implementation fails, or misuses the serializer.
     /// * The errors of [`of_json`](Self::of_json) for a

@@ -39,4 +39,5 @@ mod numbers;
 mod private_structs;
 mod properties;
 mod public_type;
+mod sets;
 mod text;

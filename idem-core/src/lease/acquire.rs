@@ -54,6 +54,20 @@ impl<S: Store + 'static, T> Claim<S, T> {
     }
 }
 
+/// Gives back what no [`Outcome`] says: the lease, and an unfinished one before.
+impl<S: Store + 'static, T> TryFrom<Claim<S, T>> for Outcome<T> {
+    type Error = Claim<S, T>;
+
+    fn try_from(claim: Claim<S, T>) -> Result<Self, Claim<S, T>> {
+        match claim {
+            Claim::Replayed(result) => Ok(Self::Replayed(result)),
+            Claim::Conflict => Ok(Self::Conflict),
+            Claim::InProgress { until, retry_after } => Ok(Self::InProgress { until, retry_after }),
+            Claim::Acquired(_) | Claim::Unfinished { .. } => Err(claim),
+        }
+    }
+}
+
 // A result may be a secret: not in a log.
 impl<S: Store + 'static, T> fmt::Debug for Claim<S, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -182,20 +182,8 @@ impl<S: Store + 'static, T> Lease<S, T> {
         F: FnMut(&mut S::Transaction) -> Result<T, EffectError> + Send + 'static,
     {
         async move {
-            let retention = match self.held.request.retention() {
-                Ok(retention) => retention,
-                Err(error) => return Err(LeaseError { error, lease: self }),
-            };
-            let limit = self.held.idem.result_limit();
-            let step = CompleteWith {
-                token: self.held.token,
-                fingerprint: self.held.claim.fingerprint,
-                retention,
-                attempt: self.held.completion,
-                effect: move |tx: &mut S::Transaction| within(limit, encode_result(&effect(tx)?)?),
-                transaction: PhantomData,
-            };
-            let (stored, lease) = self.finish(step).await?;
+            let effect = move |tx: &mut S::Transaction| encode_result(&effect(tx)?);
+            let (stored, lease) = self.finish_by(effect).await?;
             lease.decoded(&stored)
         }
     }
@@ -256,6 +244,27 @@ impl<S: Store + 'static, T> Lease<S, T> {
         }
     }
 
+    /// Completes the key with what an effect returns.
+    pub(super) async fn finish_by<F>(self, mut effect: F) -> Result<(Bytes, Self), LeaseError<S, T>>
+    where
+        F: FnMut(&mut S::Transaction) -> Result<Bytes, Error> + Send + 'static,
+    {
+        let retention = match self.held.request.retention() {
+            Ok(retention) => retention,
+            Err(error) => return Err(LeaseError { error, lease: self }),
+        };
+        let limit = self.held.idem.result_limit();
+        let step = CompleteWith {
+            token: self.held.token,
+            fingerprint: self.held.claim.fingerprint,
+            retention,
+            attempt: self.held.completion,
+            effect: move |tx: &mut S::Transaction| within(limit, effect(tx)?),
+            transaction: PhantomData,
+        };
+        self.finish(step).await
+    }
+
     /// Takes the step that completes the key, and returns the result that it is completed with.
     async fn finish(
         mut self,
@@ -302,6 +311,10 @@ impl<S: Store + 'static> Held<S> {
             // A lease has a claim.
             State::Completed { .. } => self.claim.created_at,
         }
+    }
+
+    pub(super) fn claimed_at(&self) -> Timestamp {
+        self.claim.created_at
     }
 
     fn completion(&self, stored: Result<Bytes, Error>) -> Result<Change, Error> {

@@ -7,8 +7,9 @@ use futures_util::future::{Either, select};
 use super::{
     guard::{Held, Lease},
     step::{Last, Prolong},
+    terms::Renewal,
 };
-use crate::{Error, ErrorKind, Span, Store, Timestamp, back_off::BackOff};
+use crate::{Error, ErrorKind, Store, Timestamp, back_off::BackOff};
 
 /// The first pause after a renewal that failed.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
@@ -54,34 +55,44 @@ impl<S: Store + 'static, T> Lease<S, T> {
         W::Output: Send,
     {
         async move {
-            let (every, ceiling) = self.held.check(every, ceiling)?;
+            let Renewal { every, ceiling } = Renewal::new(self.held.lease, every, ceiling)?;
             let now = self.held.prolong(Last::In(ceiling)).await?;
             let last = Last::In(ceiling).at(now);
-            let mut work = pin!(work);
-            let renewing = pin!(self.held.prolong_until(last, every));
-            Ok(match select(work.as_mut(), renewing).await {
-                Either::Left((output, _)) => {
-                    KeptAlive { output, lost: None, ceiling_reached: false }
-                }
-                Either::Right((lost, _)) => {
-                    let ceiling_reached = lost.is_none();
-                    KeptAlive { output: work.await, lost, ceiling_reached }
-                }
-            })
+            Ok(self.held.keep_alive_until(last, every, work).await)
         }
+    }
+
+    /// As [`Lease::keep_alive`], just after the claim: the first renewal comes after the interval, unless the lease is
+    /// to be cut.
+    pub(super) async fn keep_alive_from_claim<W: Future>(
+        &mut self,
+        Renewal { every, ceiling }: Renewal,
+        work: W,
+    ) -> Result<KeptAlive<W::Output>, Error> {
+        let last = Last::In(ceiling).at(self.held.claimed_at());
+        if self.held.ends_at() > last {
+            self.held.prolong(Last::At(last)).await?;
+        }
+        Ok(self.held.keep_alive_until(last, every, work).await)
     }
 }
 
 impl<S: Store + 'static> Held<S> {
-    fn check(&self, every: Duration, ceiling: Duration) -> Result<(Duration, Span), Error> {
-        let interval = Span::new("interval", every)?;
-        let ceiling = Span::new("ceiling", ceiling)?;
-        if interval.as_millis() > self.lease.as_millis() / 2 {
-            let problem = "give half the lease at most, or it may end before it is renewed";
-            let kind = ErrorKind::InvalidDuration { field: "interval", duration: every, problem };
-            return Err(Error::nothing_done(kind));
+    async fn keep_alive_until<W: Future>(
+        &mut self,
+        last: Timestamp,
+        every: Duration,
+        work: W,
+    ) -> KeptAlive<W::Output> {
+        let mut work = pin!(work);
+        let renewing = pin!(self.prolong_until(last, every));
+        match select(work.as_mut(), renewing).await {
+            Either::Left((output, _)) => KeptAlive { output, lost: None, ceiling_reached: false },
+            Either::Right((lost, _)) => {
+                let ceiling_reached = lost.is_none();
+                KeptAlive { output: work.await, lost, ceiling_reached }
+            }
         }
-        Ok((every, ceiling))
     }
 
     /// Renews the lease, and returns the time of it.

@@ -1,13 +1,17 @@
 //! Claim, run, complete, in one call.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
+use bytes::Bytes;
 use futures_util::future::{Either, select};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Claim, Lease};
+use super::{Claim, Lease, LeaseError, LeaseTerms};
 use crate::{
-    Error, ErrorKind, Idem, Request, Store, Timestamp, Token,
+    EffectError, Error, ErrorKind, Idem, Outcome, Request, Store, Timestamp, Token,
     back_off::BackOff,
     error::BoxError,
     json::{decode_result, encode_result},
@@ -84,19 +88,53 @@ pub enum LeasedOutcome<T> {
     },
 }
 
+impl<T> From<Outcome<T>> for LeasedOutcome<T> {
+    fn from(outcome: Outcome<T>) -> Self {
+        match outcome {
+            Outcome::Created(result) => Self::Created(result),
+            Outcome::Replayed(result) => Self::Replayed(result),
+            Outcome::Conflict => Self::Conflict,
+            Outcome::InProgress { until, retry_after } => Self::InProgress { until, retry_after },
+        }
+    }
+}
+
+/// Gives back what no [`Outcome`] says: a result that could not be recorded, and an unfinished lease before.
+impl<T> TryFrom<LeasedOutcome<T>> for Outcome<T> {
+    type Error = LeasedOutcome<T>;
+
+    fn try_from(outcome: LeasedOutcome<T>) -> Result<Self, LeasedOutcome<T>> {
+        match outcome {
+            LeasedOutcome::Created(result) => Ok(Self::Created(result)),
+            LeasedOutcome::Replayed(result) => Ok(Self::Replayed(result)),
+            LeasedOutcome::Conflict => Ok(Self::Conflict),
+            LeasedOutcome::InProgress { until, retry_after } => {
+                Ok(Self::InProgress { until, retry_after })
+            }
+            LeasedOutcome::Unfinished { .. } | LeasedOutcome::Unrecorded { .. } => Err(outcome),
+        }
+    }
+}
+
 impl<S: Store + 'static> Idem<S> {
-    /// Claims the key for `lease`, runs `work`, and completes the key with its result: for an effect outside the
-    /// store that is done well within the lease, which is not renewed. For more, see [`Idem::claim`].
+    /// Claims the key, runs `work` while the lease holds it, and completes the key with the result: for an effect outside
+    /// the store.
+    ///
+    /// A [`Duration`] is a lease that is not renewed: the work must be done well within it. [`LeaseTerms::keep_alive`]
+    /// renews it beside the work. When a lease that is kept alive is lost the work goes on all the same, and its result
+    /// is [unrecorded](LeasedOutcome::Unrecorded).
     ///
     /// When the work fails, `on_failure` says what becomes of the key. It needs the error's type:
     /// `|_: &MyError| OnFailure::End`.
     ///
     /// When the result cannot be recorded because the store cannot be reached, is busy, takes no writes or fails in
-    /// its own way, that is tried again until the time of the lease has passed since the claim.
+    /// its own way, that is tried again until the time of the lease has passed: since the claim, or since the end of the
+    /// work if the lease was kept alive.
     ///
     /// # Errors
     /// [`ErrorKind::Work`] if the work failed, with its error as the source ([`Error::effect_error`]), unless the
-    /// failure is remembered; before the work begins, those of [`Idem::claim`].
+    /// failure is remembered. Before the work begins: those of [`Idem::claim`], and
+    /// [`ErrorKind::InvalidDuration`] for terms that make no sense.
     ///
     /// # Panics
     /// If the work does; the lease is then ended as if it had been dropped.
@@ -106,7 +144,7 @@ impl<S: Store + 'static> Idem<S> {
     pub fn run_leased<T, E, W, R, P>(
         &self,
         request: &Request,
-        lease: Duration,
+        terms: impl Into<LeaseTerms>,
         on_failure: P,
         work: W,
     ) -> impl Future<Output = Result<LeasedOutcome<T>, Error>> + Send
@@ -117,9 +155,96 @@ impl<S: Store + 'static> Idem<S> {
         R: Future<Output = Result<T, E>> + Send,
         P: FnOnce(&E) -> OnFailure<T> + Send,
     {
+        let commit = |lease: Lease<S, T>, stored| lease.finish_with(Ok(stored));
+        self.run_and_record(request, terms.into(), on_failure, work, commit)
+    }
+
+    /// As [`Idem::run_leased`], with a last step: `record` writes what belongs into the store after the effect outside,
+    /// in the commit that completes the key.
+    ///
+    /// It gets the result as it is stored, and is as every effect: it must touch nothing but its transaction, and may run
+    /// more than once; see [`Idem::execute`]. If it fails or panics, the outcome is [`LeasedOutcome::Unrecorded`] with its
+    /// error, nothing is written, and the lease is ended: the next claim takes over. It runs for a failure that is
+    /// [remembered](OnFailure::Remember), too.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), idem_core::Error> {
+    /// use idem_core::{Idem, LeasedOutcome, OnFailure, Request, Store, Transaction};
+    /// use std::time::Duration;
+    ///
+    /// async fn pay<S: Store>(idem: &Idem<S>, request: &Request) -> Result<(), idem_core::Error> {
+    ///     let on_failure = |_: &std::io::Error| OnFailure::End;
+    ///     let charge = |_| async { Ok(1995_u64) }; // yours: the call to the provider
+    ///     let outcome = idem.run_leased_then(request, Duration::from_secs(30), on_failure, charge, |tx, cents| {
+    ///         tx.put(b"charged", cents.to_string().as_bytes())?;
+    ///         Ok(())
+    ///     }).await?;
+    ///     assert!(!matches!(outcome, LeasedOutcome::Unrecorded { .. }));
+    ///     Ok(())
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Idem::run_leased`].
+    ///
+    /// # Panics
+    /// As [`Idem::run_leased`].
+    ///
+    /// # Cancel safety
+    /// As [`Idem::run_leased`].
+    pub fn run_leased_then<T, E, W, R, P, F>(
+        &self,
+        request: &Request,
+        terms: impl Into<LeaseTerms>,
+        on_failure: P,
+        work: W,
+        record: F,
+    ) -> impl Future<Output = Result<LeasedOutcome<T>, Error>> + Send
+    where
+        T: Serialize + DeserializeOwned + Send,
+        E: Into<BoxError> + Send,
+        W: FnOnce(Holding) -> R + Send,
+        R: Future<Output = Result<T, E>> + Send,
+        P: FnOnce(&E) -> OnFailure<T> + Send,
+        F: FnMut(&mut S::Transaction, &T) -> Result<(), EffectError> + Send + 'static,
+    {
+        // Each try takes it along.
+        let record = Arc::new(Mutex::new(record));
+        let commit = move |lease: Lease<S, T>, stored: Bytes| {
+            let record = Arc::clone(&record);
+            lease.finish_by(move |tx: &mut S::Transaction| {
+                // After a panic it is as the panic left it, as in any store that runs it again.
+                let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
+                record(tx, &decode_result(&stored)?)?;
+                Ok(stored.clone())
+            })
+        };
+        self.run_and_record(request, terms.into(), on_failure, work, commit)
+    }
+
+    fn run_and_record<T, E, W, R, P, C, D>(
+        &self,
+        request: &Request,
+        terms: LeaseTerms,
+        on_failure: P,
+        work: W,
+        commit: C,
+    ) -> impl Future<Output = Result<LeasedOutcome<T>, Error>> + Send
+    where
+        T: Serialize + DeserializeOwned + Send,
+        E: Into<BoxError> + Send,
+        W: FnOnce(Holding) -> R + Send,
+        R: Future<Output = Result<T, E>> + Send,
+        P: FnOnce(&E) -> OnFailure<T> + Send,
+        C: Fn(Lease<S, T>, Bytes) -> D + Send + Sync,
+        D: Future<Output = Result<(Bytes, Lease<S, T>), LeaseError<S, T>>> + Send,
+    {
         // Said to be Send here, where the store is any store: see `Idem::execute`.
         async move {
-            let held = match self.claim::<T>(request, lease).await? {
+            let renewal = terms.renewal()?;
+            let mut held = match self.claim::<T>(request, terms.lease()).await? {
                 Claim::Acquired(held) => held,
                 Claim::Replayed(result) => return Ok(LeasedOutcome::Replayed(result)),
                 Claim::Conflict => return Ok(LeasedOutcome::Conflict),
@@ -130,12 +255,20 @@ impl<S: Store + 'static> Idem<S> {
                     return Ok(LeasedOutcome::Unfinished { token, ended_at });
                 }
             };
-            let patience = self.store().sleep(lease);
-            let holding = Holding { token: held.token(), took_over: held.took_over() };
-            match work(holding).await {
-                Ok(result) => Ok(held.record(result, patience).await),
+            let mut patience = self.store().sleep(terms.lease());
+            let work = work(Holding { token: held.token(), took_over: held.took_over() });
+            let done = match renewal {
+                None => work.await,
+                Some(renewal) => {
+                    let kept = held.keep_alive_from_claim(renewal, work).await?;
+                    patience = self.store().sleep(terms.lease());
+                    kept.output
+                }
+            };
+            match done {
+                Ok(result) => Ok(held.record(result, patience, commit).await),
                 Err(failure) => match on_failure(&failure) {
-                    OnFailure::Remember(result) => Ok(held.record(result, patience).await),
+                    OnFailure::Remember(result) => Ok(held.record(result, patience, commit).await),
                     OnFailure::Release => {
                         // What cannot be released is ended as the lease is dropped.
                         drop(held.release().await);
@@ -161,14 +294,23 @@ fn failed(failure: impl Into<BoxError>) -> Error {
 
 impl<S: Store + 'static, T: Serialize + DeserializeOwned + Send> Lease<S, T> {
     /// Completes the key, and tries again until `patience` ends while the store is out of reach.
-    async fn record(mut self, result: T, mut patience: BoxFuture<()>) -> LeasedOutcome<T> {
+    async fn record<C, D>(
+        mut self,
+        result: T,
+        mut patience: BoxFuture<()>,
+        commit: C,
+    ) -> LeasedOutcome<T>
+    where
+        C: Fn(Self, Bytes) -> D,
+        D: Future<Output = Result<(Bytes, Self), LeaseError<S, T>>>,
+    {
         let stored = match encode_result(&result) {
             Ok(stored) => stored,
             Err(error) => return LeasedOutcome::Unrecorded { result, error },
         };
         let mut failures = 0;
         loop {
-            let (error, lease) = match self.finish_with(Ok(stored.clone())).await {
+            let (error, lease) = match commit(self, stored.clone()).await {
                 Ok((stored, _)) => {
                     return match decode_result(&stored) {
                         Ok(result) => LeasedOutcome::Created(result),
