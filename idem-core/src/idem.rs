@@ -74,11 +74,21 @@ impl<S: Store> Idem<S> {
     /// panic in it leaves neither effect nor receipt, and the next call runs. A refusal that must be
     /// remembered is a result, not an error.
     ///
-    /// It is not async, and it runs while the future is polled, on the caller's thread or another: it blocks
-    /// that thread for as long as it takes, and a timeout around the call does not interrupt it. What lies
-    /// outside the store, such as a call to a payment provider, has no place in it.
+    /// It is not async, and it runs while the future is polled, on the caller's thread or on one of the store's. It blocks
+    /// that thread for as long as it takes, and a timeout around the call does not interrupt it. Count on no runtime and
+    /// no task-locals in it: on the store's thread there are none. What lies outside the store, such as a call to a
+    /// payment provider, has no place in it.
     ///
-    /// A closure that is not written in the call needs its argument's type: `|tx: &mut SqliteTransaction|`.
+    /// # What the compiler says
+    /// | error | cause | remedy |
+    /// | --- | --- | --- |
+    /// | E0373, E0597, "may outlive the current function" | the effect borrows: the store may run it on another thread | write `move \|tx\|`, and clone what is needed afterwards |
+    /// | E0507, "cannot move out of" | the effect gives away what it owns, and may run again | clone it inside |
+    /// | E0308, "expected `Result`, found `async` block"; E0282 for `async \|tx\|` | the effect is async | await before the call; what must be awaited under the key is [`Idem::run_leased`]'s |
+    /// | E0599, "no method named `execute` found for `&mut dyn Transaction`" | SQL on a store that was chosen by its URL, whose effects write bytes under names | open the store by its own type, such as `SqliteStore` |
+    /// | E0599, "no method named `put` found" | the trait is not in scope | `use` [`Transaction`](crate::Transaction) |
+    /// | E0282, "type annotations needed", on the effect's argument | the closure is not written in the call | name the type: `\|tx: &mut SqliteTransaction\|` |
+    /// | E0283 or E0282 on `Ok(())` | the effect's error has no type | return what `?` converts: [`EffectError`] |
     ///
     /// # The result
     /// It is what the receipt holds, also for the first caller. A later version of the program must still be

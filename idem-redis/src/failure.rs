@@ -122,6 +122,10 @@ fn refusal(cause: &RedisError) -> ErrorKind {
             field: "URL",
             problem: "the server is part of a cluster: name it by `redis+cluster://`".to_string(),
         },
+        _ if is_no_cluster(cause) => ErrorKind::InvalidSetting {
+            field: "URL",
+            problem: "the server is not part of a cluster: name it by `redis://`".to_string(),
+        },
         _ if cause.kind() == DriverKind::AuthenticationFailed => ErrorKind::Denied,
         // The driver's own words: it gives no code.
         _ if cause.to_string().contains("refused to switch database") => no_database(cause),
@@ -137,6 +141,11 @@ fn no_database(cause: &RedisError) -> ErrorKind {
     }
     let problem = "the server has no such database: see the source".to_string();
     ErrorKind::InvalidSetting { field: "URL", problem }
+}
+
+/// Whether a single server was asked for the slots of a cluster: that has no code of its own.
+fn is_no_cluster(cause: &RedisError) -> bool {
+    cause.detail().is_some_and(|detail| detail.contains("cluster support disabled"))
 }
 
 /// Whether a command within the script was refused for want of a right: that has no code of its own (7.0, 7.2).

@@ -224,3 +224,15 @@ async fn killed_connections_do_nothing_twice() {
         assert_eq!(count_in(&idem, &space, "n").await, 1, "{tenant}");
     }
 }
+
+#[tokio::test]
+async fn a_single_server_that_is_named_as_a_cluster_is_told_as_such() {
+    let server = Server::start().unwrap();
+    let url = server.url().replace("redis://", "redis+cluster://");
+    let url = url.split("/0").next().unwrap();
+    let Err(error) = RedisStore::open(url).await else { panic!("it is no cluster") };
+    assert!(matches!(error.kind(), ErrorKind::InvalidSetting { field: "URL", .. }), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains("not part of a cluster: name it by `redis://`"), "{text}");
+    assert_eq!(error.certainty(), Certainty::NothingDone);
+}
