@@ -19,6 +19,10 @@ mod erased;
 mod error;
 mod fingerprint;
 mod guarantees;
+#[cfg(feature = "tokio")]
+mod hot_values;
+#[cfg(all(test, feature = "tokio"))]
+mod hot_values_tests;
 mod idem;
 mod json;
 mod key;
@@ -47,6 +51,8 @@ pub mod runtime;
 #[cfg(feature = "test-support")]
 pub mod testing;
 
+#[cfg(feature = "tokio")]
+pub use crate::hot_values::{Contender, HotValues, Turn};
 pub use crate::{
     decision::{Phase, Unfinished, Verdict, holds, judge},
     draft::{Draft, DraftToken, Moment},

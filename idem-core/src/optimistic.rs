@@ -68,7 +68,8 @@ pub trait Optimistic: Send + Sync {
 
     /// Lets others go first after the attempt of that number, from 1, lost its race.
     ///
-    /// Unless told otherwise it gives some turns to the other tasks: whoever won is done already.
+    /// By default it gives some turns to the other tasks: whoever won is done already. A store whose callers wait
+    /// between their look and their commit has the losers take turns: see `HotValues` (feature `tokio`).
     fn back_off(&self, attempt: u32) -> impl Future<Output = ()> + Send {
         yield_turns(attempt)
     }
@@ -98,7 +99,7 @@ pub enum Applied {
 }
 
 /// Yields more often after each loss, and never as often as another loser.
-async fn yield_turns(attempt: u32) {
+pub(crate) async fn yield_turns(attempt: u32) {
     let most = u64::from(attempt.min(16));
     let mut turns = 1 + RandomState::new().hash_one(attempt) % most;
     poll_fn(|context| {

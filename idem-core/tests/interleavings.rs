@@ -9,6 +9,8 @@
 
 #[path = "../src/back_off.rs"]
 mod back_off;
+#[path = "../src/hot_values.rs"]
+mod hot_values;
 #[path = "../src/waiting.rs"]
 mod waiting;
 
@@ -37,6 +39,29 @@ mod sync {
     }
 }
 
+/// Sleeps that end never, or at once.
+mod runtime {
+    use std::{cell::Cell, future::pending, time::Duration};
+
+    use idem_core::{BoxFuture, SystemClock};
+
+    thread_local! {
+        pub(crate) static ENDS_AT_ONCE: Cell<bool> = const { Cell::new(false) };
+    }
+
+    pub(crate) fn sleep(_: &SystemClock, _: Duration) -> BoxFuture<()> {
+        if ENDS_AT_ONCE.get() {
+            Box::pin(shuttle::future::yield_now())
+        } else {
+            Box::pin(pending())
+        }
+    }
+}
+
+mod optimistic {
+    pub(crate) async fn yield_turns(_: u32) {}
+}
+
 use std::{
     env,
     future::{pending, poll_fn},
@@ -48,12 +73,20 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use hot_values::{Contender, HotValues};
 use idem_core::{
     BoxFuture, BoxStep, Committed, Cursor, Durability, Error, Guarantees, Key, Overlay, Page,
-    Purged, Record, Request, Retention, Sharing, Space, State, Store, Timestamp, Token, Values,
-    Verdict, judge,
+    Purged, Record, Request, Retention, Sharing, Space, State, Store, SystemClock, Timestamp,
+    Token, Values, Verdict, judge,
 };
-use shuttle::{future::block_on, sync::Mutex, thread};
+use shuttle::{
+    future::block_on,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
 use uuid::Uuid;
 use waiting::{Waiting, ask_patiently};
 
@@ -246,5 +279,85 @@ fn closing_waits_for_every_lease_that_is_being_ended() {
         block_on(waiting.all_ended());
         assert_eq!(*ended.lock().unwrap(), 3);
         endings.into_iter().for_each(|ending| ending.join().unwrap());
+    });
+}
+
+/// A thread that has lost over the value of that name, takes its turn and counts itself while it has it.
+fn takes_a_turn(
+    values: &Arc<HotValues>,
+    name: &'static str,
+    inside: &Arc<AtomicUsize>,
+) -> thread::JoinHandle<usize> {
+    let (values, inside) = (Arc::clone(values), Arc::clone(inside));
+    thread::spawn(move || {
+        let contender = Contender::new(&values);
+        contender.lost(&name);
+        assert!(block_on(contender.wait()));
+        let others = inside.fetch_add(1, Ordering::SeqCst);
+        thread::yield_now();
+        inside.fetch_sub(1, Ordering::SeqCst);
+        others
+    })
+}
+
+#[test]
+fn who_takes_turns_is_alone_and_nobody_is_left_over() {
+    explore(|| {
+        let (values, inside) = (Arc::default(), Arc::default());
+        let callers = [(); 4].map(|()| takes_a_turn(&values, "n", &inside));
+        assert_eq!(callers.map(|caller| caller.join().unwrap()), [0; 4]);
+        assert!(!values.any());
+    });
+}
+
+#[test]
+fn one_who_gives_up_in_the_line_or_with_its_turn_strands_nobody() {
+    explore(|| {
+        let (values, inside): (Arc<HotValues>, _) = (Arc::default(), Arc::default());
+        let cancelled = Arc::clone(&values);
+        let cancelled = thread::spawn(move || {
+            block_on(async {
+                let contender = Contender::new(&cancelled);
+                contender.lost(&"n");
+                let mut wait = pin!(contender.wait());
+                // Polled once, and dropped.
+                poll_fn(|context| Poll::Ready(wait.as_mut().poll(context).is_ready())).await;
+                shuttle::future::yield_now().await;
+            });
+        });
+        let callers = [(); 2].map(|()| takes_a_turn(&values, "n", &inside));
+        cancelled.join().unwrap();
+        assert_eq!(callers.map(|caller| caller.join().unwrap()), [0; 2]);
+        assert!(!values.any());
+    });
+}
+
+#[test]
+fn turns_that_are_taken_over_at_any_time_strand_nobody() {
+    explore(|| {
+        runtime::ENDS_AT_ONCE.set(true);
+        let (values, inside) = (Arc::default(), Arc::default());
+        let callers = [(); 4].map(|()| takes_a_turn(&values, "n", &inside));
+        assert!(callers.into_iter().all(|caller| caller.join().unwrap() < 4));
+        assert!(!values.any());
+    });
+}
+
+#[test]
+fn callers_of_two_values_in_opposite_order_get_both_turns() {
+    explore(|| {
+        let values: Arc<HotValues> = Arc::default();
+        let callers = [["a", "b"], ["b", "a"], ["a", "b"]].map(|names| {
+            let values = Arc::clone(&values);
+            thread::spawn(move || {
+                let contender = Contender::new(&values);
+                for name in names {
+                    contender.lost(&name);
+                    assert!(block_on(contender.wait()));
+                }
+            })
+        });
+        callers.into_iter().for_each(|caller| caller.join().unwrap());
+        assert!(!values.any());
     });
 }
