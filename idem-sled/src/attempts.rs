@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use idem_core::{Applied, Change, Error, Key, Look, Optimistic};
+use idem_core::{Applied, Change, Contender, Error, Key, Look, Optimistic};
 
 use crate::{
     SledTransaction,
@@ -10,10 +10,17 @@ use crate::{
     engine::Engine,
 };
 
-/// Private, so that no effect can begin a transaction of its own.
-pub(crate) struct Attempts<'s>(pub(crate) &'s Arc<Engine>);
+/// One call's attempts. Private, so that no effect can begin a transaction of its own.
+pub(crate) struct Attempts<'s> {
+    engine: &'s Arc<Engine>,
+    contender: Contender<'s>,
+}
 
-impl Attempts<'_> {
+impl<'s> Attempts<'s> {
+    pub(crate) fn new(engine: &'s Arc<Engine>) -> Self {
+        Self { engine, contender: Contender::new(&engine.hot_values) }
+    }
+
     async fn send(
         &self,
         key: &Key,
@@ -23,7 +30,24 @@ impl Attempts<'_> {
     ) -> Result<Verdict, Error> {
         let writes = if change.is_some() { transaction.writes() } else { Vec::new() };
         let (key, seen, reads) = (key.to_bytes(), seen.clone(), transaction.reads());
-        self.0.commit(move |reply| Commit { key, seen, reads, writes, change, reply }).await
+        let turn = self.contender.give_turn();
+        let commit = move |reply| Commit { key, seen, reads, writes, change, turn, reply };
+        let verdict = self.engine.commit(commit).await?;
+        if matches!(verdict, Verdict::Stale) {
+            self.note_what_changed(transaction)?;
+        }
+        Ok(verdict)
+    }
+
+    /// Notes over which value the race was lost, if it was over one.
+    fn note_what_changed(&self, transaction: &SledTransaction) -> Result<(), Error> {
+        for (place, name, seen) in transaction.reads() {
+            if self.engine.value(&place, &name)? != seen {
+                self.contender.lost(&(place, name));
+                return Ok(());
+            }
+        }
+        Ok(())
     }
 }
 
@@ -31,12 +55,12 @@ impl Optimistic for Attempts<'_> {
     type Transaction = SledTransaction;
 
     async fn look(&self, key: &Key) -> Result<Look, Error> {
-        let record = self.0.durable_record(key).await?;
-        Ok(Look { record, now: self.0.clock().now() })
+        let record = self.engine.durable_record(key).await?;
+        Ok(Look { record, now: self.engine.clock().now() })
     }
 
     fn begin(&self, key: &Key) -> SledTransaction {
-        SledTransaction::new(self.0, key.space())
+        SledTransaction::new(self.engine, key.space())
     }
 
     async fn commit(
@@ -46,6 +70,10 @@ impl Optimistic for Attempts<'_> {
         transaction: &SledTransaction,
         change: Change,
     ) -> Result<Applied, Error> {
+        let reads = || transaction.reads().into_iter().map(|(place, name, _)| (place, name));
+        if self.contender.must_wait(reads) {
+            return Ok(Applied::Stale);
+        }
         Ok(match self.send(key, seen, transaction, Some(change)).await? {
             Verdict::Written(after) => Applied::Committed { after, now: seen.now },
             Verdict::Stale | Verdict::Unchanged => Applied::Stale,
@@ -59,5 +87,9 @@ impl Optimistic for Attempts<'_> {
         transaction: &SledTransaction,
     ) -> Result<bool, Error> {
         Ok(matches!(self.send(key, seen, transaction, None).await?, Verdict::Unchanged))
+    }
+
+    async fn back_off(&self, attempt: u32) {
+        self.contender.back_off(attempt).await;
     }
 }

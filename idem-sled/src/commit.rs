@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use bytes::Bytes;
-use idem_core::{Change, Error, Look, Record, Timestamp, Token};
+use idem_core::{Change, Error, Look, Record, Timestamp, Token, Turn};
 use sled::{
     IVec, Tree,
     transaction::{
@@ -32,6 +32,8 @@ pub(crate) struct Commit {
     pub(crate) writes: Vec<Item>,
     /// None only to ask whether anything has changed.
     pub(crate) change: Option<Change>,
+    /// The caller's turn, if it has one: others may look again as soon as this is applied.
+    pub(crate) turn: Option<Turn>,
     pub(crate) reply: oneshot::Sender<Result<Verdict, Error>>,
 }
 

@@ -1,11 +1,12 @@
 //! The committer: one thread that applies batch after batch and makes each durable before it answers.
 
 use std::{
+    iter,
     panic::{AssertUnwindSafe, catch_unwind},
     time::{Duration, Instant},
 };
 
-use idem_core::Error;
+use idem_core::{Error, HotValues};
 use tokio::sync::oneshot;
 
 use crate::{
@@ -27,10 +28,22 @@ pub(crate) struct Committer {
     /// How many batches were ever written.
     number: u64,
     pace: Pace,
+    /// How long it took last to make something durable.
+    syncs: Duration,
 }
 
 /// The longest that a batch waits for more commits.
 const PATIENCE: Duration = Duration::from_millis(1);
+
+/// The longest that a batch which is applied waits for the next one that rests on it.
+const FOLLOWING: Duration = Duration::from_micros(300);
+
+/// For how long at least batches that follow each other are applied before they are made durable; a sync that takes
+/// longer is worth as long a wait.
+const TOGETHER: Duration = Duration::from_millis(2);
+
+/// A group of batches takes no more commits from so many on.
+const MOST: usize = 512;
 
 /// How long it is worth to wait for those who were just answered to come again.
 #[derive(Default)]
@@ -40,9 +53,10 @@ struct Pace {
 }
 
 impl Pace {
-    /// Waits for as many as were answered last, but for no longer than a batch takes.
-    fn wait(&self, queue: &Queue) {
-        if self.answered > 1 {
+    /// Waits for as many as were answered last, but for no longer than a batch takes, and not where callers take turns:
+    /// those come one by one.
+    fn wait(&self, queue: &Queue, hot_values: &HotValues) {
+        if self.answered > 1 && !hot_values.any() {
             queue.gather(self.answered, self.took.min(PATIENCE));
         }
     }
@@ -50,13 +64,13 @@ impl Pace {
 
 impl Committer {
     pub(crate) fn new(marker: Marker, disk: Box<dyn Disk>, batches: u64) -> Self {
-        Self { marker, disk, number: batches, pace: Pace::default() }
+        Self { marker, disk, number: batches, pace: Pace::default(), syncs: Duration::ZERO }
     }
 
     /// Commits until the queue is closed and empty.
     pub(crate) fn work(mut self, engine: &Engine) -> Self {
         loop {
-            self.pace.wait(&engine.queue);
+            self.pace.wait(&engine.queue, &engine.hot_values);
             let Some(batch) = engine.queue.take() else { return self };
             let start = Instant::now();
             // A panic here would be this library's fault; it must not strand those who come later.
@@ -74,7 +88,7 @@ impl Committer {
     fn turn(&mut self, engine: &Engine, batch: Batch) -> usize {
         let turn = |database: &Database| {
             Ok(match batch {
-                Batch::Commits(commits) => self.commit(database, &engine.pending, commits),
+                Batch::Commits(commits) => self.commit(engine, database, commits),
                 Batch::Purge(purge) => self.purge(database, &engine.pending, purge),
             })
         };
@@ -82,35 +96,68 @@ impl Committer {
         engine.with(turn).unwrap_or(0)
     }
 
-    fn commit(
+    /// Commits a batch, and with it those that follow at once where callers take turns for a value: each needs the
+    /// one before to be applied, and only their answers need it to be durable.
+    fn commit(&mut self, engine: &Engine, database: &Database, commits: Vec<Commit>) -> usize {
+        let (mut group, start) = (Group::default(), Instant::now());
+        let mut next = Some(commits);
+        while let Some(commits) = next {
+            if let Err(trouble) = self.apply(engine, database, commits, &mut group) {
+                return group.doubt(&trouble);
+            }
+            let left = self.syncs.max(TOGETHER).saturating_sub(start.elapsed());
+            next = if group.may_grow(engine) && !left.is_zero() {
+                engine.queue.take_more(left.min(FOLLOWING))
+            } else {
+                None
+            };
+        }
+        if !group.is_written {
+            engine.pending.end(group.last);
+            return group.answer();
+        }
+        match self.make_durable(database, &engine.pending, group.last) {
+            Ok(()) => group.answer(),
+            Err(trouble) => group.doubt(&trouble),
+        }
+    }
+
+    /// Applies one batch, and tells those at once who need not wait for it to be durable.
+    ///
+    /// # Errors
+    /// Then it is unknown what becomes of the group.
+    fn apply(
         &mut self,
+        engine: &Engine,
         database: &Database,
-        pending: &Pending,
         mut commits: Vec<Commit>,
-    ) -> usize {
+        group: &mut Group,
+    ) -> Result<(), Trouble> {
+        let pending = &engine.pending;
         // Nobody waits for these: nothing is done.
         commits.retain(|commit| !commit.reply.is_closed());
         if let Some(trouble) = pending.failure() {
             refuse(commits, &trouble);
-            return 0;
+            return Ok(());
         }
-        let under_way = pending.begin(commits.iter().flat_map(|commit| commit.entries()));
+        group.last = pending.begin(commits.iter().flat_map(|commit| commit.entries()));
         match commit::apply(database, &commits, self.number + 1) {
-            Applied::Nothing(verdicts) => {
-                pending.end(under_way);
-                answer(commits, verdicts)
+            Applied::Nothing(verdicts) => group.add(pending, commits, verdicts),
+            Applied::Written(verdicts) => {
+                self.number += 1;
+                group.is_written = true;
+                group.add(pending, commits, verdicts);
             }
             Applied::Refused(trouble) => {
-                pending.end(under_way);
+                let unchanged = commits.iter().flat_map(|commit| commit.entries());
+                pending.applied(group.last, iter::empty(), unchanged);
+                if !group.is_written {
+                    pending.end(group.last);
+                }
                 pending.note(&trouble);
                 refuse(commits, &trouble);
-                0
-            }
-            Applied::Written(verdicts) => {
-                let (commits, verdicts, told) = tell_stale(commits, verdicts);
-                match self.make_durable(database, pending, under_way) {
-                    Ok(()) => told + answer(commits, verdicts),
-                    Err(trouble) => told + doubt(commits, verdicts, &trouble),
+                if trouble.is_fatal() {
+                    return Err(trouble);
                 }
             }
             Applied::Torn(trouble) => {
@@ -118,22 +165,24 @@ impl Committer {
                 for commit in commits {
                     drop(commit.reply.send(Err(trouble.clone().unknown())));
                 }
-                0
+                return Err(trouble);
             }
         }
+        Ok(())
     }
 
-    /// Makes the batch durable that was just applied.
+    /// Makes all batches up to that one durable.
     fn make_durable(
         &mut self,
         database: &Database,
         pending: &Pending,
-        under_way: u64,
+        last: u64,
     ) -> Result<(), Trouble> {
-        self.number += 1;
+        let start = Instant::now();
         let made = self.disk.make_durable(database);
+        self.syncs = start.elapsed();
         match &made {
-            Ok(()) => pending.end(under_way),
+            Ok(()) => pending.end(last),
             Err(trouble) => pending.fail(trouble.clone()),
         }
         made
@@ -173,6 +222,7 @@ impl Committer {
                 return Err(trouble.unknown());
             }
             Applied::Written(verdicts) => {
+                self.number += 1;
                 self.make_durable(database, pending, under_way).map_err(Trouble::unknown)?;
                 verdicts
             }
@@ -195,38 +245,75 @@ impl Committer {
     }
 }
 
-type Waiting = Vec<Commit>;
+/// Batches that become durable together.
+#[derive(Default)]
+struct Group {
+    /// The number of the last batch.
+    last: u64,
+    /// Whether any batch has written something.
+    is_written: bool,
+    /// Whose answer must wait until it is durable, and the answers.
+    waiting: Vec<(Commit, Result<Verdict, Error>)>,
+    /// How many were told before.
+    told: usize,
+    /// Whether somebody has lost in the last batch who reads, and so will come again at once.
+    has_losers: bool,
+}
 
-/// Answers those at once whose commit has failed: they need not wait for their neighbours'.
-fn tell_stale(commits: Waiting, verdicts: Verdicts) -> (Waiting, Verdicts, usize) {
-    let (mut waiting, mut kept, mut told) = (Vec::new(), Vec::new(), 0);
-    for (commit, verdict) in commits.into_iter().zip(verdicts) {
-        match verdict {
-            Ok(Verdict::Written(_) | Verdict::Unchanged) => {
-                waiting.push(commit);
-                kept.push(verdict);
+impl Group {
+    /// Adds a batch that is applied. Those whose commit has failed are told at once: they need not wait for their
+    /// neighbours'.
+    fn add(&mut self, pending: &Pending, commits: Vec<Commit>, verdicts: Verdicts) {
+        let (mut stay, mut fail) = (Vec::new(), Vec::new());
+        for (commit, verdict) in commits.into_iter().zip(verdicts) {
+            match verdict {
+                Ok(Verdict::Written(_) | Verdict::Unchanged) => stay.push((commit, verdict)),
+                _ => fail.push((commit, verdict)),
             }
-            failed => told += tell(commit.reply, failed),
+        }
+        let is_written = |(_, verdict): &&_| matches!(verdict, Ok(Verdict::Written(_)));
+        let changed = stay.iter().filter(is_written);
+        pending.applied(
+            self.last,
+            changed.flat_map(|(commit, _)| commit.entries()),
+            fail.iter().flat_map(|(commit, _)| commit.entries()),
+        );
+        self.has_losers = fail.iter().any(|(commit, _)| !commit.reads.is_empty());
+        for (mut commit, verdict) in stay {
+            // The next one can look.
+            drop(commit.turn.take());
+            self.waiting.push((commit, verdict));
+        }
+        for (commit, verdict) in fail {
+            self.told += tell(commit.reply, verdict);
         }
     }
-    (waiting, kept, told)
+
+    /// Whether somebody is about to come whose commit rests on this group's.
+    fn may_grow(&self, engine: &Engine) -> bool {
+        let is_hot = self.has_losers || engine.hot_values.any();
+        is_hot && self.is_written && self.waiting.len() < MOST
+    }
+
+    /// Answers, and returns how many callers wait no longer.
+    fn answer(self) -> usize {
+        let waiting = self.waiting.into_iter();
+        self.told + waiting.map(|(commit, verdict)| tell(commit.reply, verdict)).sum::<usize>()
+    }
+
+    /// Answers those whose batch may or may not survive.
+    fn doubt(mut self, trouble: &Trouble) -> usize {
+        for (_, verdict) in &mut self.waiting {
+            *verdict = match verdict {
+                Ok(Verdict::Written(_)) => Err(trouble.clone().unknown()),
+                _ => Err(trouble.clone().nothing_done()),
+            };
+        }
+        self.answer()
+    }
 }
 
-fn answer(commits: Waiting, verdicts: Verdicts) -> usize {
-    let answers = commits.into_iter().zip(verdicts);
-    answers.map(|(commit, verdict)| tell(commit.reply, verdict)).sum()
-}
-
-/// Answers those whose batch may or may not survive.
-fn doubt(commits: Waiting, verdicts: Verdicts, trouble: &Trouble) -> usize {
-    let doubts = verdicts.into_iter().map(|verdict| match verdict {
-        Ok(Verdict::Written(_)) => Err(trouble.clone().unknown()),
-        _ => Err(trouble.clone().nothing_done()),
-    });
-    answer(commits, doubts.collect())
-}
-
-fn refuse(commits: Waiting, trouble: &Trouble) {
+fn refuse(commits: Vec<Commit>, trouble: &Trouble) {
     for commit in commits {
         tell(commit.reply, Err(trouble.clone().nothing_done()));
     }

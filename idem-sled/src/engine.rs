@@ -16,7 +16,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use idem_core::{Clock, Error, ErrorKind, Key, Record, Space, SystemClock, runtime};
+use idem_core::{Clock, Error, ErrorKind, HotValues, Key, Record, Space, SystemClock, runtime};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
@@ -43,6 +43,7 @@ pub(crate) struct Engine {
     database: RwLock<Option<Database>>,
     pub(crate) pending: Pending,
     pub(crate) queue: Queue,
+    pub(crate) hot_values: Arc<HotValues>,
     /// Where the committer comes back when it has ended. Held while closing, so that whoever else closes waits for
     /// the end as well.
     committer: Mutex<Option<mpsc::Receiver<Committer>>>,
@@ -63,6 +64,7 @@ impl Engine {
             database: RwLock::new(Some(database)),
             pending: Pending::new(),
             queue: Queue::default(),
+            hot_values: Arc::default(),
             committer: Mutex::new(None),
             closed: AtomicBool::new(false),
         });

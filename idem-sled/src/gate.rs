@@ -3,7 +3,11 @@
 use std::{
     io,
     pin::pin,
-    sync::mpsc::{self, Receiver, Sender},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+        mpsc::{self, Receiver, Sender},
+    },
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -12,6 +16,7 @@ use idem_core::{
     Certainty, EffectError, Error, ErrorKind, Idem, Key, Outcome, Request, Space, Transaction,
 };
 use tempfile::TempDir;
+use tokio::task::yield_now;
 
 use crate::{
     SledBuilder, SledStore, SledTransaction, database::Database, disk::Disk, failure::Trouble,
@@ -229,6 +234,41 @@ async fn of_a_batch_each_commit_holds_or_fails_alone() {
     gated.pass(Fate::Durable);
     assert_eq!(loser.await.unwrap(), Outcome::Created(2));
     gated.arrival();
+}
+
+#[tokio::test]
+async fn who_lost_a_race_runs_again_on_what_is_applied_and_waits_for_the_disk_only_to_be_answered()
+{
+    let gated = Gated::new();
+    let runs = Arc::new(AtomicU32::new(0));
+    let (a, b) = (request("a"), request("b"));
+    let counted = Arc::clone(&runs);
+    let counting = move |tx: &mut SledTransaction| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        add(tx)
+    };
+    let mut leader = pin!(gated.put("leader"));
+    assert!(poll(leader.as_mut()).is_pending());
+    gated.arrival();
+    let mut winner = pin!(gated.idem.execute(&a, add));
+    let mut loser = pin!(gated.idem.execute(&b, counting));
+    assert!(poll(winner.as_mut()).is_pending());
+    assert!(poll(loser.as_mut()).is_pending());
+    gated.pass(Fate::Durable);
+    gated.arrival();
+    // The winner's count waits at the gate.
+    assert!(poll(winner.as_mut()).is_pending());
+    while runs.load(Ordering::SeqCst) == 1 {
+        assert!(poll(loser.as_mut()).is_pending());
+        yield_now().await;
+    }
+    assert!(poll(loser.as_mut()).is_pending());
+    assert!(poll(winner.as_mut()).is_pending());
+    gated.pass(Fate::Durable);
+    gated.pass(Fate::Durable);
+    assert_eq!(winner.await.unwrap(), Outcome::Created(1));
+    assert_eq!(loser.await.unwrap(), Outcome::Created(2));
+    assert_eq!((leader.await.unwrap(), runs.load(Ordering::SeqCst)), (Outcome::Created(()), 2));
 }
 
 #[tokio::test]

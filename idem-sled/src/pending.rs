@@ -27,8 +27,23 @@ pub(crate) struct Pending {
 struct Batches {
     /// The number of the last batch, of those that changed nothing too.
     last: u64,
-    records: HashMap<Box<[u8]>, u64>,
-    values: HashMap<Box<[u8]>, u64>,
+    records: HashMap<Box<[u8]>, Mark>,
+    values: HashMap<Box<[u8]>, Mark>,
+}
+
+/// The batches that an entry belongs to; no batch has the number 0.
+#[derive(Clone, Copy, Default)]
+struct Mark {
+    /// The last that may change it.
+    begun: u64,
+    /// The last that has changed it.
+    applied: u64,
+}
+
+impl Mark {
+    fn number(self) -> u64 {
+        self.begun.max(self.applied)
+    }
 }
 
 /// How far batches are durable.
@@ -39,15 +54,20 @@ struct Progress {
 }
 
 impl Batches {
-    fn number(&self, entry: Entry<'_>) -> Option<u64> {
+    fn marks<'n>(&mut self, entry: Entry<'n>) -> (&mut HashMap<Box<[u8]>, Mark>, &'n [u8]) {
         match entry {
-            Entry::Record(key) => self.records.get(key).copied(),
-            Entry::Value(name) => self.values.get(name).copied(),
+            Entry::Record(key) => (&mut self.records, key),
+            Entry::Value(name) => (&mut self.values, name),
         }
     }
 
+    fn number(&mut self, entry: Entry<'_>) -> Option<u64> {
+        let (marks, name) = self.marks(entry);
+        marks.get(name).map(|mark| mark.number())
+    }
+
     fn newest(&self) -> Option<u64> {
-        self.records.values().chain(self.values.values()).max().copied()
+        self.records.values().chain(self.values.values()).map(|mark| mark.number()).max()
     }
 }
 
@@ -62,19 +82,45 @@ impl Pending {
         batches.last += 1;
         let number = batches.last;
         for entry in entries {
-            match entry {
-                Entry::Record(key) => batches.records.insert(key.into(), number),
-                Entry::Value(name) => batches.values.insert(name.into(), number),
-            };
+            let (marks, name) = batches.marks(entry);
+            match marks.get_mut(name) {
+                Some(mark) => mark.begun = number,
+                None => drop(marks.insert(name.into(), Mark { begun: number, applied: 0 })),
+            }
         }
         number
     }
 
-    /// The batch is durable, or it changed nothing.
+    /// The batch of that number is applied and has changed these: of its others nobody need wait for it.
+    pub(crate) fn applied<'n>(
+        &self,
+        number: u64,
+        changed: impl Iterator<Item = Entry<'n>>,
+        unchanged: impl Iterator<Item = Entry<'n>>,
+    ) {
+        let mut batches = self.batches.lock();
+        for entry in changed {
+            let (marks, name) = batches.marks(entry);
+            if let Some(mark) = marks.get_mut(name) {
+                mark.applied = number;
+            }
+        }
+        for entry in unchanged {
+            let (marks, name) = batches.marks(entry);
+            if let Some(mark) = marks.get_mut(name) {
+                mark.begun = 0;
+                if mark.applied == 0 {
+                    marks.remove(name);
+                }
+            }
+        }
+    }
+
+    /// All batches up to that one are durable, or they changed nothing.
     pub(crate) fn end(&self, number: u64) {
         let mut batches = self.batches.lock();
-        batches.records.retain(|_, batch| *batch > number);
-        batches.values.retain(|_, batch| *batch > number);
+        batches.records.retain(|_, mark| mark.number() > number);
+        batches.values.retain(|_, mark| mark.number() > number);
         drop(batches);
         self.progress.send_modify(|progress| progress.durable = progress.durable.max(number));
     }

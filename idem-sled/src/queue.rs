@@ -71,6 +71,19 @@ impl Queue {
         }
     }
 
+    /// Waits for more commits, but not beyond `patience`, and takes the first batch of them; none if a purge is next.
+    pub(crate) fn take_more(&self, patience: Duration) -> Option<Vec<Commit>> {
+        self.gather(1, patience);
+        let mut state = self.state.lock();
+        match state.jobs.pop_front()? {
+            Job::Commit(first) => Some(state.join(*first)),
+            purge @ Job::Purge(_) => {
+                state.jobs.push_front(purge);
+                None
+            }
+        }
+    }
+
     /// Waits for jobs and takes the first batch of them; none once the queue is closed and empty.
     pub(crate) fn take(&self) -> Option<Batch> {
         let mut state = self.state.lock();
