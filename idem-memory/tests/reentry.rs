@@ -94,3 +94,42 @@ fn an_effect_that_outlives_its_own_retention_is_committed_once() {
     assert_eq!(block_on(idem.receipt(brief.key())).unwrap(), None);
     assert_eq!(block_on(idem.execute(&brief, |_| Ok(()))).unwrap(), Outcome::Created(()));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn sixty_four_callers_of_one_value_run_their_effects_few_times() {
+    const CALLERS: u64 = 64;
+    const ROUNDS: u64 = 64;
+    let idem = Idem::new(MemoryStore::new());
+    let runs = Arc::new(AtomicU32::new(0));
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|caller| {
+            let (idem, runs) = (idem.clone(), Arc::clone(&runs));
+            tokio::spawn(async move {
+                for round in 0..ROUNDS {
+                    let counted = Arc::clone(&runs);
+                    let effect = move |tx: &mut MemoryTransaction| {
+                        counted.fetch_add(1, Ordering::Relaxed);
+                        let count = tx.get(b"n")?.map_or(0, |value| number(&value)) + 1;
+                        tx.put(b"n", &count.to_be_bytes())?;
+                        Ok(())
+                    };
+                    let request = request(&format!("{caller}-{round}"));
+                    let outcome = idem.execute(&request, effect).await.unwrap();
+                    assert_eq!(outcome, Outcome::Created(()));
+                }
+            })
+        })
+        .collect();
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    let commits = CALLERS * ROUNDS;
+    let count = idem.value(&request("any").key().space(), b"n").await.unwrap();
+    assert_eq!(number(&count.unwrap()), commits);
+    let runs = u64::from(runs.load(Ordering::Relaxed));
+    assert!(runs < 5 * commits, "{runs} runs for {commits} commits");
+}
+
+fn number(value: &[u8]) -> u64 {
+    u64::from_be_bytes(value.try_into().unwrap())
+}
