@@ -22,8 +22,9 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
-local function stale()
-  return { question .. ' stale ' .. now, 0, redis.call('GET', record) }
+-- `read` says which of the reads has changed, counted from 0; nothing if it is the record.
+local function stale(read)
+  return { question .. ' stale ' .. now, 0, redis.call('GET', record), read }
 end
 
 local argument = 13
@@ -35,9 +36,9 @@ end
 for index = 1, #reads do
   local value = redis.call('GET', KEYS[2 + index])
   if string.sub(reads, index, index) == '1' then
-    if value ~= next_argument() then return stale() end
+    if value ~= next_argument() then return stale(index - 1) end
   elseif value then
-    return stale()
+    return stale(index - 1)
   end
 end
 

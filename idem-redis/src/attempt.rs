@@ -9,8 +9,8 @@ use std::{
 
 use bytes::Bytes;
 use idem_core::{
-    Applied, Certainty, Change, Committed, Error, ErrorKind, Key, Look, Optimistic, Overlay, Phase,
-    Record, State, Timestamp, Token,
+    Applied, Certainty, Change, Committed, Contender, Error, ErrorKind, Key, Look, Optimistic,
+    Overlay, Phase, Record, State, Timestamp, Token,
 };
 use parking_lot::Mutex;
 use tokio::{task::yield_now, time::sleep};
@@ -45,6 +45,7 @@ enum Basis {
 /// One call on one key.
 pub(crate) struct Call<'s> {
     store: &'s Inner,
+    contender: Contender<'s>,
     record: Vec<u8>,
     doubt: Doubt,
     progress: Mutex<Progress>,
@@ -77,6 +78,7 @@ impl<'s> Call<'s> {
         };
         Self {
             store,
+            contender: Contender::new(&store.hot_values),
             record: store.prefix.record(key),
             doubt: Doubt::default(),
             progress: Mutex::new(progress),
@@ -123,6 +125,9 @@ impl<'s> Call<'s> {
         let wanted: Vec<Bytes> = self.progress.lock().wanted.iter().cloned().collect();
         check_values(wanted.len())?;
         let space = key.space();
+        if self.contender.must_wait(|| wanted.iter().map(|name| (&space, name))) {
+            self.contender.wait().await;
+        }
         let names: Vec<_> =
             wanted.iter().map(|name| self.store.prefix.value(&space, name)).collect();
         let seen = self.store.look_patiently(&self.record, &names).await?;
@@ -132,6 +137,13 @@ impl<'s> Call<'s> {
         progress.values = Arc::new(wanted.into_iter().zip(seen.values).collect());
         progress.head = head;
         Ok(Look { record, now: self.store.decided_now(seen.now) })
+    }
+
+    /// Notes over which value a race was lost, if it was over one.
+    fn lost(&self, key: &Key, overlay: &Overlay<Fetched>, read: Option<usize>) {
+        if let Some((name, _)) = read.and_then(|read| overlay.reads().nth(read)) {
+            self.contender.lost(&(&key.space(), name));
+        }
     }
 
     fn assumed(&self) -> Option<Assumption> {
@@ -304,7 +316,10 @@ impl Optimistic for Call<'_> {
                 let after = after.map_err(|error| error.with_certainty(Certainty::Unknown))?;
                 Ok(Applied::Committed { after, now })
             }
-            Ok(Fate::Refused { now, record }) => self.refused(now, record, seen, &change),
+            Ok(Fate::Refused { now, record, read }) => {
+                self.lost(key, overlay, read);
+                self.refused(now, record, seen, &change)
+            }
             // Nothing was read before: what there is may need no room.
             Err(error)
                 if matches!(error.kind(), ErrorKind::Full)
@@ -327,13 +342,17 @@ impl Optimistic for Call<'_> {
         commit.writes.clear();
         match settle(self.store, &commit, true, &self.doubt).await? {
             Fate::Done { .. } => Ok(true),
-            Fate::Refused { now, record } => {
+            Fate::Refused { now, record, read } => {
+                self.lost(key, overlay, read);
                 self.refused(now, record, seen, &Change::Keep).map(|_| false)
             }
         }
     }
 
     async fn back_off(&self, attempt: u32) {
+        if self.contender.wait().await {
+            return;
+        }
         // Whoever won the race is done already; a caller that loses again and again lets others pass.
         let most = attempt.saturating_sub(3).min(20);
         if most == 0 {

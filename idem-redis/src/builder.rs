@@ -2,7 +2,10 @@
 
 use std::{
     fmt,
-    sync::atomic::{AtomicBool, AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64},
+    },
     time::Duration,
 };
 
@@ -164,6 +167,7 @@ impl RedisBuilder {
             speculative: self.speculative,
             grace,
             nonces: AtomicU64::new(0),
+            hot_values: Arc::default(),
             closed: AtomicBool::new(false),
             calls: RwLock::new(()),
         }))

@@ -1,12 +1,15 @@
 //! What all handles of a store share.
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use bytes::Bytes;
-use idem_core::{Clock, Error, ErrorKind, Record, Span, Timestamp};
+use idem_core::{Clock, Error, ErrorKind, HotValues, Record, Span, Timestamp};
 use redis::Cmd;
 use tokio::sync::{RwLock, RwLockReadGuard};
 
@@ -32,6 +35,7 @@ pub(crate) struct Inner {
     pub(crate) grace: Span,
     pub(crate) nonces: AtomicU64,
     pub(crate) closed: AtomicBool,
+    pub(crate) hot_values: Arc<HotValues>,
     /// Held for reading by every call that is under way, so that closing waits for them.
     pub(crate) calls: RwLock<()>,
 }

@@ -209,8 +209,8 @@ fn or_nothing(command: &mut Cmd, number: Option<i64>) {
 pub(crate) enum Applied {
     /// It is done, with this token if it was to be the next one.
     Done { now: Timestamp, token: Option<Token> },
-    /// Something had changed; this is the record now.
-    Stale { now: Timestamp, record: Option<Bytes> },
+    /// Something had changed: this is the record now, and the place of the value among what was read, if it was one.
+    Stale { now: Timestamp, record: Option<Bytes>, read: Option<usize> },
     /// It came after its time, and did nothing.
     Late { now: Timestamp },
     /// The last token of the tenant is no number, and nothing was done.
@@ -311,8 +311,15 @@ impl Answer {
                 let token = self.rest.next().and_then(|token| number(&bulk(token)??));
                 Applied::Done { now, token: token.and_then(Token::from_u64) }
             }
-            // The place of the entry, and what there is.
-            Status::Stale => Applied::Stale { now, record: bulk(self.rest.nth(1)?)? },
+            // The place of the entry, what there is, and perhaps the place of a read.
+            Status::Stale => {
+                let record = bulk(self.rest.nth(1)?)?;
+                let read = match self.rest.next() {
+                    Some(field) => Some(place(&field)?),
+                    None => None,
+                };
+                Applied::Stale { now, record, read }
+            }
             Status::Late => Applied::Late { now },
             Status::Damaged => Applied::Damaged,
             Status::Seen => return None,
@@ -328,11 +335,10 @@ impl Answer {
             Status::Damaged | Status::Seen => None,
         };
         let mut each: Vec<_> = (0..count).map(applied).collect::<Option<_>>()?;
-        while let Some(place) = self.rest.next() {
-            let Value::Int(place) = place else { return None };
-            *each.get_mut(usize::try_from(place).ok()?)? = match self.rest.next()? {
+        while let Some(entry) = self.rest.next() {
+            *each.get_mut(place(&entry)?)? = match self.rest.next()? {
                 Value::ServerError(error) => Err(error.into()),
-                found => Ok(Applied::Stale { now, record: bulk(found)? }),
+                found => Ok(Applied::Stale { now, record: bulk(found)?, read: None }),
             };
         }
         Some(each)
@@ -355,6 +361,11 @@ fn bulk(field: Value) -> Option<Option<Bytes>> {
         Value::Nil => Some(None),
         _ => None,
     }
+}
+
+fn place(field: &Value) -> Option<usize> {
+    let Value::Int(place) = field else { return None };
+    usize::try_from(*place).ok()
 }
 
 fn number(bytes: &[u8]) -> Option<u64> {

@@ -37,8 +37,9 @@ const MOST_LATE: u32 = 8;
 pub(crate) enum Fate {
     /// It is done, with this token if it was to be the next one.
     Done { now: Timestamp, token: Option<Token> },
-    /// Something had changed, and nothing was done; this is the record now.
-    Refused { now: Timestamp, record: Option<Bytes> },
+    /// Something had changed, and nothing was done: this is the record now, and the place of the value among what was
+    /// read, if it was one.
+    Refused { now: Timestamp, record: Option<Bytes>, read: Option<usize> },
 }
 
 /// Whether a commit of this call may have been applied, or may yet be, without our knowing.
@@ -109,7 +110,9 @@ pub(crate) async fn settle(
     loop {
         let failure = match sending.once().await {
             Ok(Applied::Done { now, token }) => return Ok(Fate::Done { now, token }),
-            Ok(Applied::Stale { now, record }) => return Ok(Fate::Refused { now, record }),
+            Ok(Applied::Stale { now, record, read }) => {
+                return Ok(Fate::Refused { now, record, read });
+            }
             Ok(Applied::Damaged) => {
                 return Err(damaged("the last token of the tenant is no number below 2^63 - 1"));
             }

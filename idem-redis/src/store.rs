@@ -30,6 +30,11 @@ use crate::{
 /// thread; effects may run again; it can list. With
 /// [`speculative`](RedisBuilder::speculative) a receipt's life counts from the commit.
 ///
+/// If callers of one store and its clones race for one value, each loser waits for its turn before it runs its effect
+/// again, so that a commit costs about as many runs however many there are. A caller takes the turn after 5
+/// milliseconds without a commit, and 0.5 more for each caller before it in the line: so a slow effect holds up those
+/// who want its values for that long, and nobody else.
+///
 /// Closing waits for calls that are under way, for a response timeout at most: then it fails with
 /// [`ErrorKind::Busy`], and the store is closed all the same.
 ///

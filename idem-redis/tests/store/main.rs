@@ -14,6 +14,7 @@ mod fake;
 mod first_form;
 mod ghosts;
 mod hazards;
+mod hot_values;
 mod integers;
 mod killed_connections;
 mod late;
