@@ -90,6 +90,7 @@ mod options;
 mod pending;
 mod purge;
 mod queue;
+mod size;
 mod store;
 mod transaction;
 
@@ -97,5 +98,6 @@ mod transaction;
 pub use sled;
 
 pub use options::{SledBuilder, Synchronous};
+pub use size::FolderSize;
 pub use store::SledStore;
 pub use transaction::{SledTransaction, SledTree};

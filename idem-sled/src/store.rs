@@ -103,7 +103,7 @@ impl SledStore {
         Ok(Self(Arc::new(Handle(Engine::start(options, opened, wrap)?))))
     }
 
-    fn engine(&self) -> &Arc<Engine> {
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.0.0
     }
 }
