@@ -19,6 +19,7 @@ use crate::{
     failure::{Trouble, guarded},
     names,
     pending::Entry,
+    pieces::{self, Kind, Pieces, Write},
 };
 
 /// A name in one of the places, and what is, or will be, under it.
@@ -126,6 +127,7 @@ pub(crate) fn transact(
     // Whether the engine has begun to write, as far as the closure can tell.
     let is_decided = Cell::new(false);
     let done = guarded(|| -> Result<_, Trouble> {
+        let _writing = database.writing.write();
         let done = all.transaction(|views: &Vec<TransactionalTree>| {
             is_decided.set(false);
             let verdicts = run(&views[1..last], &faults)?;
@@ -174,36 +176,42 @@ impl Faults {
 pub(crate) const RECORDS: usize = 0;
 pub(crate) const EXPIRY: usize = 1;
 pub(crate) const META: usize = 2;
+pub(crate) const PIECES: usize = 3;
+pub(crate) const VALUES: usize = 4;
 
-/// The trees of a batch: the store's own, then those of the places that it touches.
+/// The trees of a batch: the store's own, then those of the user's that it touches.
 struct Trees {
     trees: Vec<Tree>,
-    places: Vec<Place>,
+    names: Vec<Bytes>,
 }
 
 impl Trees {
     fn of(database: &Database, commits: &[Commit]) -> sled::Result<Self> {
         let mut trees = own(database);
-        let mut places: Vec<Place> = Vec::new();
+        let mut names: Vec<Bytes> = Vec::new();
         let items = commits.iter().flat_map(|commit| commit.reads.iter().chain(&commit.writes));
         for (place, ..) in items {
-            if !places.contains(place) {
-                trees.push(database.tree(place)?);
-                places.push(place.clone());
+            if let Place::User(name) = place
+                && !names.contains(name)
+            {
+                trees.push(database.tree(name)?);
+                names.push(name.clone());
             }
         }
-        Ok(Self { trees, places })
+        Ok(Self { trees, names })
     }
 
-    fn index(&self, place: &Place) -> usize {
-        let index = self.places.iter().position(|known| known == place);
-        META + 1 + index.expect("every place of the batch has its tree")
+    fn index(&self, name: &Bytes) -> usize {
+        let index = self.names.iter().position(|known| known == name);
+        VALUES + 1 + index.expect("every tree of the user's in the batch is among its trees")
     }
 }
 
 /// The store's own trees in their order.
 pub(crate) fn own(database: &Database) -> Vec<Tree> {
-    vec![database.records.clone(), database.expiry.clone(), database.meta.clone()]
+    let own =
+        [&database.records, &database.expiry, &database.meta, &database.pieces, &database.values];
+    own.map(Tree::clone).to_vec()
 }
 
 /// The trees of a batch inside its transaction.
@@ -212,9 +220,6 @@ struct Views<'v> {
     trees: &'v Trees,
     faults: &'v Faults,
 }
-
-/// A write inside a transaction: the tree, the name and the value, none to remove it.
-type Write = (usize, IVec, Option<IVec>);
 
 impl Views<'_> {
     /// Compares, and sets if nothing has changed. Whatever fails, fails this commit alone.
@@ -232,24 +237,51 @@ impl Views<'_> {
             Ok(next)
         })?;
         let mut writes: Vec<Write> = token.map(token_write).into_iter().collect();
-        if after.as_ref() != before {
-            let bytes = after.as_ref().map(|record| IVec::from(record.to_bytes()));
-            writes.push((RECORDS, IVec::from(&*commit.key), bytes));
-        }
-        writes.extend(commit.writes.iter().map(|(place, name, value)| {
-            (self.trees.index(place), IVec::from(&**name), value.as_deref().map(IVec::from))
-        }));
-        set(self.views, writes).map_err(|trouble| self.faults.note(trouble))?;
+        let replaced = guarded(|| -> Result<_, Trouble> {
+            if after.as_ref() != before {
+                let bytes = after.as_ref().map(Record::to_bytes);
+                let pieces = self.pieces();
+                writes.extend(pieces.replace(Kind::Record, &commit.key, bytes.as_deref())?);
+            }
+            for item in &commit.writes {
+                writes.extend(self.writes(item)?);
+            }
+            Ok(())
+        });
+        replaced
+            .and_then(|()| set(self.views, writes))
+            .map_err(|trouble| self.faults.note(trouble))?;
         Ok(Verdict::Written(after))
     }
 
+    fn pieces(&self) -> Pieces<'_> {
+        Pieces(self.views)
+    }
+
+    fn writes(&self, (place, name, value): &Item) -> Result<Vec<Write>, Trouble> {
+        match place {
+            Place::Values => self.pieces().replace(Kind::Value, name, value.as_deref()),
+            Place::User(tree) => {
+                let value = value.as_deref().map(IVec::from);
+                Ok(vec![(self.trees.index(tree), IVec::from(&**name), value)])
+            }
+        }
+    }
+
+    fn get(&self, place: &Place, name: &[u8]) -> Result<Option<IVec>, Trouble> {
+        match place {
+            Place::Values => self.pieces().get(Kind::Value, name),
+            Place::User(tree) => get(&self.views[self.trees.index(tree)], name),
+        }
+    }
+
     fn is_unchanged(&self, commit: &Commit) -> Result<bool, Trouble> {
-        let found = get(&self.views[RECORDS], &commit.key)?;
+        let found = self.pieces().get(Kind::Record, &commit.key)?;
         if !holds(found.as_deref(), commit.seen.record.as_ref()) {
             return Ok(false);
         }
         for (place, name, value) in &commit.reads {
-            let found = get(&self.views[self.trees.index(place)], name)?;
+            let found = self.get(place, name)?;
             if found.as_deref() != value.as_deref() {
                 return Ok(false);
             }
@@ -277,7 +309,7 @@ pub(crate) fn set_expiries(
     expiries: Vec<Expiry>,
 ) -> Result<(), UnabortableTransactionError> {
     let Some(group) = Group::new(number, expiries) else { return Ok(()) };
-    views[EXPIRY].insert(group.name(), group.to_bytes()).map(drop)
+    set_group(views, &group.name(), 0, Some(&group.to_bytes()))
 }
 
 /// Whether these bytes hold that record. In an older form its bytes are others than those that it would be written as.
@@ -290,6 +322,22 @@ fn holds(bytes: Option<&[u8]>, record: Option<&Record>) -> bool {
         }
         _ => false,
     }
+}
+
+/// Sets an entry of the expiry index that was there in so many pieces, or removes it.
+pub(crate) fn set_group(
+    views: &[TransactionalTree],
+    name: &[u8],
+    before: usize,
+    group: Option<&[u8]>,
+) -> Result<(), UnabortableTransactionError> {
+    for (tree, name, piece) in pieces::replace(Kind::Expiry, name, before, group) {
+        match piece {
+            Some(piece) => views[tree].insert(name, piece)?,
+            None => views[tree].remove(name)?,
+        };
+    }
+    Ok(())
 }
 
 pub(crate) fn set_batch(

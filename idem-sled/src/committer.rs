@@ -15,7 +15,7 @@ use crate::{
     disk::Disk,
     engine::Engine,
     failure::Trouble,
-    marker::Marker,
+    marker::{Mark, Marker},
     pending::Pending,
     purge::{Due, Purge, Removed},
     queue::{Batch, Queue},
@@ -241,7 +241,8 @@ impl Committer {
         }
         // What the user wrote beside the store, too. The mark must not ask for more than what is there.
         self.disk.sync(database)?;
-        Ok(self.marker.set_batches(self.number)?)
+        let mark = Mark { batches: self.number, segments: database.segments };
+        Ok(self.marker.set(mark)?)
     }
 }
 

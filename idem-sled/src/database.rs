@@ -1,11 +1,15 @@
 //! The engine, opened: the database and the store's own trees in it.
 
+use bytes::Bytes;
 use idem_core::Error;
-use sled::{Db, Tree};
+use parking_lot::RwLock;
+use sled::{Db, IVec, Tree};
 
 use crate::{
     failure::{Trouble, guarded},
     names,
+    pieces::{self, Kind, PIECE},
+    segments::Segments,
 };
 
 /// One open database.
@@ -15,21 +19,28 @@ pub(crate) struct Database {
     pub(crate) values: Tree,
     pub(crate) expiry: Tree,
     pub(crate) meta: Tree,
+    pub(crate) pieces: Tree,
     pub(crate) begun: Tree,
     pub(crate) ended: Tree,
+    pub(crate) segments: Segments,
+    /// Held while a batch is applied, and by whoever reads several pieces: they must be of one commit.
+    pub(crate) writing: RwLock<()>,
 }
 
 impl Database {
     /// Opens the trees, and creates those that are missing.
-    pub(crate) fn new(db: Db) -> sled::Result<Self> {
+    pub(crate) fn new(db: Db, segments: Segments) -> sled::Result<Self> {
         Ok(Self {
             records: db.open_tree(names::RECORDS)?,
             values: db.open_tree(names::VALUES)?,
             expiry: db.open_tree(names::EXPIRY)?,
             meta: db.open_tree(names::META)?,
+            pieces: db.open_tree(names::PIECES)?,
             begun: db.open_tree(names::BEGUN)?,
             ended: db.open_tree(names::ENDED)?,
             db,
+            segments,
+            writing: RwLock::new(()),
         })
     }
 
@@ -54,11 +65,53 @@ impl Database {
         }
     }
 
-    /// The tree that values of this kind are in.
-    pub(crate) fn tree(&self, place: &Place) -> sled::Result<Tree> {
+    /// A tree of the user's.
+    pub(crate) fn tree(&self, name: &[u8]) -> sled::Result<Tree> {
+        self.db.open_tree(name)
+    }
+
+    /// What lies under a name in one of the places.
+    pub(crate) fn get(&self, place: &Place, name: &[u8]) -> sled::Result<Option<IVec>> {
         match place {
-            Place::Values => Ok(self.values.clone()),
-            Place::User(name) => self.db.open_tree(name),
+            Place::Values => self.whole(Kind::Value, name),
+            Place::User(tree) => self.tree(tree)?.get(name),
+        }
+    }
+
+    /// What is under a name, in all its pieces.
+    pub(crate) fn whole(&self, kind: Kind, name: &[u8]) -> sled::Result<Option<IVec>> {
+        let first = self.first(kind, name)?;
+        if first.as_ref().is_none_or(|first| first.len() != PIECE) {
+            return Ok(first);
+        }
+        let _reading = self.writing.read();
+        let Some(first) = self.first(kind, name)? else { return Ok(None) };
+        Ok(Some(pieces::join(self.follow(kind, name, first)?)))
+    }
+
+    /// An entry of the tree of records with all its pieces; none if it is gone meanwhile.
+    pub(crate) fn whole_record(
+        &self,
+        entry: sled::Result<(IVec, IVec)>,
+    ) -> sled::Result<Option<(IVec, IVec)>> {
+        let (name, first) = entry?;
+        if first.len() != PIECE {
+            return Ok(Some((name, first)));
+        }
+        let whole = self.whole(Kind::Record, &name)?;
+        Ok(whole.map(|whole| (name, whole)))
+    }
+
+    /// The pieces that begin with the first, while no batch is applied.
+    pub(crate) fn follow(&self, kind: Kind, name: &[u8], first: IVec) -> sled::Result<Vec<IVec>> {
+        pieces::follow(kind, name, first, |name| self.pieces.get(name))
+    }
+
+    fn first(&self, kind: Kind, name: &[u8]) -> sled::Result<Option<IVec>> {
+        match kind {
+            Kind::Record => self.records.get(name),
+            Kind::Value => self.values.get(name),
+            Kind::Expiry => self.expiry.get(name),
         }
     }
 }
@@ -69,5 +122,5 @@ pub(crate) enum Place {
     /// The portable values of all spaces.
     Values,
     /// A tree of the user's.
-    User(bytes::Bytes),
+    User(Bytes),
 }

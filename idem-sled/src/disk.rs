@@ -1,9 +1,9 @@
 //! Making what is committed durable.
 //!
 //! The engine's `flush` writes its log and calls `sync_file_range`, which empties no cache of the disk and
-//! writes no metadata: it survives a crash of the process only. What is over 128 KiB (a value, or a page of a
-//! tree, which holds some ten of them) the engine writes to a file of its own under `blobs/`, and never syncs that.
-//! So the store syncs both, on descriptors of its own.
+//! writes no metadata: it survives a crash of the process only. A value, or a page of a tree, of more than a quarter
+//! of a segment the engine writes to a file of its own under `blobs/`, and never syncs that file. So the store syncs
+//! both, on descriptors of its own.
 
 use std::{
     collections::HashSet,
@@ -43,8 +43,9 @@ impl Files {
         Ok(Self { synchronous, log, blobs: Blobs::new(folder.join("blobs")) })
     }
 
-    /// Makes durable that the engine's files are there at all.
+    /// Makes durable that the engine's files are there at all, and its settings, which it never syncs.
     pub(crate) fn sync_folders(&self, folder: &Path) -> io::Result<()> {
+        File::options().write(true).open(settings_path(folder))?.sync_all()?;
         sync_folder(&self.blobs.folder)?;
         sync_folder(folder)?;
         match folder.parent() {
@@ -73,6 +74,11 @@ impl Disk for Files {
 /// Where the engine keeps its log.
 pub(crate) fn log_path(folder: &Path) -> PathBuf {
     folder.join("db")
+}
+
+/// Where the engine keeps its settings.
+pub(crate) fn settings_path(folder: &Path) -> PathBuf {
+    folder.join("conf")
 }
 
 /// How coarse a file system's times may be.
@@ -140,6 +146,7 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::segments::Segments;
 
     #[test]
     fn what_is_new_is_synced_when_it_appears_and_once_more() {
@@ -159,7 +166,8 @@ mod tests {
     /// The names that a batch of these values made the store sync.
     fn synced(lengths: &[usize], synchronous: Synchronous) -> usize {
         let folder = tempfile::tempdir().unwrap();
-        let database = Database::new(sled::open(folder.path()).unwrap()).unwrap();
+        let db = sled::open(folder.path()).unwrap();
+        let database = Database::new(db, Segments::FORMER).unwrap();
         let mut files = Files::new(folder.path(), synchronous).unwrap();
         files.make_durable(&database).unwrap();
         for (number, length) in lengths.iter().enumerate() {

@@ -30,6 +30,7 @@ use crate::{
     names,
     opening::{self, Opened},
     pending::{Entry, Pending},
+    pieces::Kind,
     purge::{Purge, Removed},
     queue::{Job, Queue},
 };
@@ -115,13 +116,13 @@ impl Engine {
 
     /// The committed record of a key, durable or not.
     fn record(&self, key: &[u8]) -> Result<Option<Record>, Error> {
-        let found = self.read(|database| database.records.get(key))?;
+        let found = self.read(|database| database.whole(Kind::Record, key))?;
         found.map(|stored| names::record(key, &stored)).transpose()
     }
 
     /// The committed value under a name, durable or not.
     pub(crate) fn value(&self, place: &Place, name: &[u8]) -> Result<Option<Bytes>, Error> {
-        let found = self.read(|database| database.tree(place)?.get(name))?;
+        let found = self.read(|database| database.get(place, name))?;
         Ok(found.map(|bytes| Bytes::copy_from_slice(&bytes)))
     }
 
@@ -159,8 +160,9 @@ impl Engine {
                 Some(key) => database.records.range([&*key.to_bytes(), &[0]].concat()..),
                 None => database.records.iter(),
             };
+            let whole = records.filter_map(|entry| database.whole_record(entry).transpose());
             // Ends at the first error, which the engine would give for ever.
-            records.take(limit).collect::<sled::Result<Vec<_>>>()
+            whole.take(limit).collect::<sled::Result<Vec<_>>>()
         })?;
         self.pending.wait_for_all().await?;
         let parsed = records

@@ -11,6 +11,8 @@ pub(crate) const RECORDS: &str = "idem.records";
 pub(crate) const VALUES: &str = "idem.values";
 /// Which records may be purged, and when.
 pub(crate) const EXPIRY: &str = "idem.expiry";
+/// What follows the first pieces of what is too long for one entry.
+pub(crate) const PIECES: &str = "idem.pieces";
 /// What the store knows of itself.
 pub(crate) const META: &str = "idem.meta";
 

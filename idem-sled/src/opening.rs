@@ -14,10 +14,11 @@ use idem_core::{Error, ErrorKind};
 use crate::{
     SledBuilder,
     database::Database,
-    disk::{Disk, Files, log_path},
+    disk::{Disk, Files, log_path, settings_path},
     failure::{Trouble, guarded},
-    marker::{self, FORMAT, Marker},
+    marker::{self, FORMAT, Mark, Marker},
     names,
+    segments::Segments,
 };
 
 /// How often a lock is asked for again: locks of files tell nobody when they are let go.
@@ -38,25 +39,29 @@ pub(crate) fn open(options: &SledBuilder, folder: &Path) -> Result<Opened, Error
     check_folder(folder)?;
     let deadline = Instant::now() + options.busy_timeout;
     let mut marker = lock(folder, deadline)?;
-    let marked = marker.batches(folder)?;
+    let marked = marker.read(folder)?;
     if marked.is_some() && fs::metadata(log_path(folder)).map_or(0, |log| log.len()) == 0 {
         return Err(lost(folder, "its file `db` is gone or empty".to_string()));
     }
-    let db = open_engine(options, folder, deadline)?;
-    let database = guarded(|| Database::new(db)).map_err(|trouble| damaged(folder, trouble))?;
-    let batches = check_content(folder, &database, marked)?;
+    let sizes = possible_segments(folder, marked)?;
+    let (db, segments) = open_engine(options, folder, deadline, &sizes)?;
+    let database =
+        guarded(|| Database::new(db, segments)).map_err(|trouble| damaged(folder, trouble))?;
+    let (version, batches) = check_content(folder, &database, marked)?;
     let mut files = Files::new(folder, options.synchronous)
         .map_err(|error| cannot_open(folder, "its files cannot be opened", error))?;
     let mut prepare = || -> Result<(), Trouble> {
         if marked.is_none() {
             database.accept()?;
+        }
+        if version != Some(FORMAT) {
             let version = FORMAT.cast_unsigned().to_be_bytes();
             guarded(|| database.meta.insert(names::VERSION, &version))?;
         }
         files.sync(&database)?;
         files.sync_folders(folder)?;
         // Only now: it must not ask for more than what is there.
-        Ok(marker.set_batches(batches)?)
+        Ok(marker.set(Mark { batches, segments })?)
     };
     prepare().map_err(|trouble| cannot_open(folder, "it cannot be written to", trouble))?;
     Ok(Opened { folder: folder.to_path_buf(), marker, database, files, batches })
@@ -91,17 +96,50 @@ fn lock(folder: &Path, deadline: Instant) -> Result<Marker, Error> {
     }
 }
 
-fn open_engine(options: &SledBuilder, folder: &Path, deadline: Instant) -> Result<sled::Db, Error> {
-    let mut config = sled::Config::new().path(folder);
-    if let Some(bytes) = options.cache_capacity {
-        config = config.cache_capacity(bytes);
+/// Which segments the folder may have. The engine refuses all but those that it was made with; if it has lost its
+/// settings it takes any, and misreads the log.
+fn possible_segments(folder: &Path, marked: Option<Mark>) -> Result<Vec<Segments>, Error> {
+    if let Some(mark) = marked {
+        return Ok(vec![mark.segments]);
     }
+    let length = |file: PathBuf| fs::metadata(file).map_or(0, |file| file.len());
+    // The engine takes settings of that length for none.
+    let has_settings = length(settings_path(folder)) > 8;
+    match (has_settings, length(log_path(folder))) {
+        (true, _) => Ok(vec![Segments::NEW, Segments::FORMER]),
+        (false, 0) => Ok(vec![Segments::NEW]),
+        (false, _) => {
+            let problem = "its files `conf` and `idem` are gone, and without them its log cannot be read: restore the \
+                           whole folder";
+            Err(cannot_open_for(folder, problem.to_string()))
+        }
+    }
+}
+
+/// Opens the engine with the first segments that it does not refuse.
+fn open_engine(
+    options: &SledBuilder,
+    folder: &Path,
+    deadline: Instant,
+    possible: &[Segments],
+) -> Result<(sled::Db, Segments), Error> {
+    let mut possible = possible.iter().copied().peekable();
     let mut was_let_go = false;
     loop {
+        let segments = *possible.peek().expect("one is left to try");
+        let mut config = sled::Config::new().path(folder).segment_size(segments.size());
+        if let Some(bytes) = options.cache_capacity {
+            config = config.cache_capacity(bytes);
+        }
         let trouble = match guarded(|| config.open()) {
-            Ok(db) => return Ok(db),
+            Ok(db) => return Ok((db, segments)),
             Err(trouble) => trouble,
         };
+        let is_refused = matches!(trouble, Trouble::Engine(sled::Error::Unsupported(_)));
+        if is_refused && possible.len() > 1 {
+            possible.next();
+            continue;
+        }
         // The engine has no kind of error for its lock: ask the lock, and once more, as it may just have been let
         // go.
         if is_let_go(folder) {
@@ -139,11 +177,16 @@ pub(crate) fn wait_until_let_go(folder: &Path, patience: Duration) -> bool {
     true
 }
 
-/// How many batches there are, which must not be fewer than were marked.
-fn check_content(folder: &Path, database: &Database, marked: Option<u64>) -> Result<u64, Error> {
+/// The version of what is there, none if there is nothing yet, and how many batches there are, which must not be
+/// fewer than were marked.
+fn check_content(
+    folder: &Path,
+    database: &Database,
+    marked: Option<Mark>,
+) -> Result<(Option<i64>, u64), Error> {
     let version = database.number(names::VERSION)?.map(u64::cast_signed);
     match version {
-        Some(FORMAT) => {}
+        Some(1..=FORMAT) => {}
         Some(found) if found > FORMAT => return Err(marker::newer(folder, found)),
         None if marked.is_none() => {}
         _ => return Err(lost(folder, "what the store keeps of itself is gone".to_string())),
@@ -156,10 +199,10 @@ fn check_content(folder: &Path, database: &Database, marked: Option<u64>) -> Res
     }
     let batches = database.number(names::BATCH)?.unwrap_or(0);
     match marked {
-        Some(marked) if batches < marked => {
+        Some(Mark { batches: marked, .. }) if batches < marked => {
             Err(lost(folder, format!("{marked} commits were marked, and {batches} are found")))
         }
-        _ => Ok(batches),
+        _ => Ok((version, batches)),
     }
 }
 

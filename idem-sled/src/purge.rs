@@ -5,16 +5,17 @@ use std::collections::BTreeSet;
 use idem_core::{Error, Record, State, Timestamp};
 use sled::{
     IVec,
-    transaction::{ConflictableTransactionError, TransactionalTree, abort},
+    transaction::{ConflictableTransactionError, abort},
 };
 use tokio::sync::oneshot;
 
 use crate::{
-    commit::{self, Applied, EXPIRY, Faults, RECORDS, Verdict, Verdicts},
+    commit::{self, Applied, Faults, Verdict, Verdicts},
     database::Database,
     expiry::{Expiry, Group},
     failure::{Trouble, guarded},
     pending::Entry,
+    pieces::{self, Kind, Pieces},
 };
 
 /// Asks to remove at most so many records that may be purged at `now`.
@@ -36,8 +37,8 @@ pub(crate) struct Removed {
 pub(crate) struct Due {
     now: Timestamp,
     expiries: Vec<Expiry>,
-    /// Entries of the index that go, and what comes in their place.
-    entries: Vec<(IVec, Option<Group>)>,
+    /// Entries of the index that go, in how many pieces they are, and what comes in their place.
+    entries: Vec<(IVec, usize, Option<Group>)>,
     /// Whether no more is due.
     pub(crate) all: bool,
 }
@@ -48,20 +49,25 @@ impl Due {
         let mut due = Self { now, expiries: Vec::new(), entries: Vec::new(), all: false };
         let mut entries = database.expiry.iter();
         while due.expiries.len() < limit {
-            let entry = guarded(|| entries.next().transpose()).map_err(Trouble::nothing_done)?;
-            let Some((name, bytes)) = entry else {
+            let entry = guarded(|| {
+                let Some((name, first)) = entries.next().transpose()? else { return Ok(None) };
+                let pieces = database.follow(Kind::Expiry, &name, first)?;
+                Ok::<_, sled::Error>(Some((name, pieces)))
+            });
+            let Some((name, pieces)) = entry.map_err(Trouble::nothing_done)? else {
                 due.all = true;
                 break;
             };
+            let count = pieces.len();
             // What cannot be read stays, for who can mend it.
-            let Ok(group) = Group::from_bytes(&name, &bytes) else { continue };
+            let Ok(group) = Group::from_bytes(&name, &pieces::join(pieces)) else { continue };
             if group.first() > now {
                 due.all = true;
                 break;
             }
             let (expiries, rest) = group.split(now, limit - due.expiries.len());
             due.expiries.extend(expiries);
-            due.entries.push((name, rest));
+            due.entries.push((name, count, rest));
         }
         Ok(due)
     }
@@ -82,14 +88,14 @@ impl Due {
     /// stays; if the engine fails to read one, all stay.
     pub(crate) fn apply(&self, database: &Database, number: u64) -> Applied {
         commit::transact(database, &commit::own(database), number, |views, faults| {
-            let mut later = BTreeSet::new();
+            let (pieces, mut later) = (Pieces(views), BTreeSet::new());
             let removed =
-                self.expiries.iter().map(|(_, key)| self.remove(views, key, &mut later, faults));
+                self.expiries.iter().map(|(_, key)| self.remove(pieces, key, &mut later, faults));
             let verdicts: Verdicts = removed.collect();
             if verdicts.iter().any(Result::is_err) {
                 return abort(verdicts);
             }
-            self.replace_entries(views)?;
+            self.replace_entries(pieces)?;
             commit::set_expiries(views, number, later.into_iter().collect())?;
             commit::set_batch(views, number)?;
             Ok(verdicts)
@@ -98,12 +104,12 @@ impl Due {
 
     fn replace_entries(
         &self,
-        views: &[TransactionalTree],
+        Pieces(views): Pieces<'_>,
     ) -> Result<(), ConflictableTransactionError<Verdicts>> {
-        for (name, rest) in &self.entries {
-            views[EXPIRY].remove(name)?;
+        for (name, count, rest) in &self.entries {
+            commit::set_group(views, name, *count, None)?;
             if let Some(rest) = rest {
-                views[EXPIRY].insert(rest.name(), rest.to_bytes())?;
+                commit::set_group(views, &rest.name(), 0, Some(&rest.to_bytes()))?;
             }
         }
         Ok(())
@@ -112,16 +118,17 @@ impl Due {
     /// Removes the record of an expiry if it is gone, or notes when it will be.
     fn remove(
         &self,
-        views: &[TransactionalTree],
+        pieces: Pieces<'_>,
         key: &[u8],
         later: &mut BTreeSet<Expiry>,
         faults: &Faults,
     ) -> Result<Verdict, Error> {
-        let found = guarded(|| commit::get(&views[RECORDS], key));
+        let found = guarded(|| pieces.get(Kind::Record, key));
         let found = found.map_err(|trouble| faults.note(trouble))?;
         match found.map(|bytes| Record::from_slice(&bytes)) {
             Some(Ok(record)) if record.is_purgeable(self.now) => {
-                commit::set(views, vec![(RECORDS, IVec::from(key), None)])
+                guarded(|| pieces.replace(Kind::Record, key, None))
+                    .and_then(|writes| commit::set(pieces.0, writes))
                     .map_err(|trouble| faults.note(trouble))?;
                 return Ok(Verdict::Written(None));
             }

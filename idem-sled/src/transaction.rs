@@ -5,14 +5,15 @@ use std::{collections::BTreeMap, sync::Arc};
 use bytes::Bytes;
 use idem_core::{Error, ErrorKind, Overlay, Space, Transaction, Values};
 
-use crate::{commit::Item, database::Place, engine::Engine, names::OWN};
+use crate::{commit::Item, database::Place, engine::Engine, names::OWN, segments::Segments};
 
 /// The tree that a database of the engine has without a name of the user's.
 const DEFAULT_TREE: &[u8] = b"__sled__default";
 
 /// The store's transaction, as an effect sees it: its own writes over what is committed.
 ///
-/// By its trait it reads and writes the portable values of the key's space; [`SledTransaction::tree`] gives
+/// By its trait it reads and writes the portable values of the key's space, whose names are at most 4 KiB long with the
+/// tenant's ([`ErrorKind::TooLarge`]); [`SledTransaction::tree`] gives
 /// the user's own trees. All of it is committed together with the receipt, if nothing that was read has changed.
 ///
 /// Only the store can make one, so that an effect cannot put another in its place.
@@ -86,6 +87,8 @@ impl Transaction for SledTransaction {
     }
 
     fn put(&mut self, name: &[u8], value: &[u8]) -> Result<(), Error> {
+        let space = &self.portable.committed().space;
+        self.engine.segments()?.check_name(&space.to_bytes(name))?;
         self.portable.put(name, value)
     }
 
@@ -112,9 +115,13 @@ impl SledTree<'_> {
     /// Sets the value under `key`.
     ///
     /// # Errors
-    /// Whatever keeps the store from writing; pass it on with `?`.
+    /// [`ErrorKind::TooLarge`] if the key and the value are more than 32 KiB together, because the engine would not
+    /// use their space again: put what is larger as a portable value, or under several keys. A folder that an
+    /// earlier version made takes them, and grows. Whatever keeps the store from writing, too; pass it on with `?`.
     pub fn insert(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Error> {
-        self.0.put(key.as_ref(), value.as_ref())
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.0.committed().engine.segments()?.check_entry(key, value)?;
+        self.0.put(key, value)
     }
 
     /// Removes the value under `key`, if there is one.
@@ -129,6 +136,12 @@ impl SledTree<'_> {
 /// The engine, which holds nothing worth printing.
 #[derive(Clone)]
 struct Handle(Arc<Engine>);
+
+impl Handle {
+    fn segments(&self) -> Result<Segments, Error> {
+        self.0.with(|database| Ok(database.segments))
+    }
+}
 
 impl std::fmt::Debug for Handle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

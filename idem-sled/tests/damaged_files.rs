@@ -10,13 +10,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::{error, is_damage, nothing, opened, problem, request, space};
+use common::{error, is_damage, nothing, opened, problem, request};
 use idem_core::{ErrorKind, Outcome, Transaction};
 use idem_sled::{SledTransaction, sled};
 use tempfile::TempDir;
 
 /// A folder that holds 600 receipts, opened and closed often enough that the engine keeps a snapshot, and a
-/// value too large for its log.
+/// value in several pieces.
 async fn filled() -> TempDir {
     let folder = TempDir::new().unwrap();
     let idem = opened(folder.path()).await.unwrap();
@@ -184,6 +184,19 @@ async fn what_can_be_made_again_is() {
     }
 }
 
+/// A folder with the engine's default segments, a value that is too large for its log, and a snapshot.
+async fn with_a_blob() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    drop(sled::open(folder.path()).unwrap());
+    let idem = opened(folder.path()).await.unwrap();
+    let large = |tx: &mut SledTransaction| Ok(tx.tree("mine")?.insert("large", [7; 300_000])?);
+    assert_eq!(idem.execute(&request("large"), large).await.unwrap(), Outcome::Created(()));
+    idem.close().await.unwrap();
+    opened(folder.path()).await.unwrap().close().await.unwrap();
+    assert!(fs::read_dir(folder.path().join("blobs")).unwrap().count() > 0);
+    folder
+}
+
 #[tokio::test]
 async fn a_value_whose_file_is_gone_or_damaged_is_an_error_and_never_absent() {
     let damages: [(&str, Damage); 2] = [
@@ -197,11 +210,12 @@ async fn a_value_whose_file_is_gone_or_damaged_is_an_error_and_never_absent() {
         }),
     ];
     for (name, damage) in damages {
-        let folder = filled().await;
+        let folder = with_a_blob().await;
         damage(folder.path());
+        let look = |tx: &mut SledTransaction| Ok(tx.tree("mine")?.get("large")?.is_some());
         // Noticed when it is opened, or when the value is read.
         let noticed = match opened(folder.path()).await {
-            Ok(idem) => idem.value(&space(), b"large").await.unwrap_err(),
+            Ok(idem) => idem.execute(&request("look"), look).await.unwrap_err(),
             Err(error) => error,
         };
         assert!(is_damage(&noticed), "{name}: {noticed:?}");
@@ -209,14 +223,27 @@ async fn a_value_whose_file_is_gone_or_damaged_is_an_error_and_never_absent() {
 }
 
 #[tokio::test]
+async fn a_log_whose_segments_nobody_knows_is_not_touched() {
+    let folder = filled().await;
+    fs::remove_file(folder.path().join("conf")).unwrap();
+    fs::remove_file(folder.path().join("idem")).unwrap();
+    let before = fs::read(folder.path().join("db")).unwrap();
+    for _ in 0..2 {
+        let refused = problem(opened(folder.path()).await);
+        assert!(refused.contains("`conf`") && refused.contains("restore"), "{refused}");
+    }
+    assert!(fs::read(folder.path().join("db")).unwrap() == before, "nothing may be written");
+}
+
+#[tokio::test]
 async fn what_a_newer_version_wrote_is_refused_untouched() {
     let folder = filled().await;
     let marker = fs::read_to_string(folder.path().join("idem")).unwrap();
-    fs::write(folder.path().join("idem"), marker.replace("idem-sled 1", "idem-sled 99")).unwrap();
+    fs::write(folder.path().join("idem"), marker.replace("idem-sled 2", "idem-sled 99")).unwrap();
     let before = fs::read(folder.path().join("db")).unwrap();
     for _ in 0..2 {
         let error = error(opened(folder.path()).await);
-        let newer = matches!(error.kind(), ErrorKind::SchemaNewer { found: 99, supported: 1, .. });
+        let newer = matches!(error.kind(), ErrorKind::SchemaNewer { found: 99, supported: 2, .. });
         assert!(newer, "{error:?}");
     }
     assert!(fs::read(folder.path().join("db")).unwrap() == before, "nothing may be written");

@@ -12,14 +12,14 @@ use idem_conformance::damage::damaged;
 use idem_core::{
     Certainty, Cursor, EffectError, Error, ErrorKind, Idem, Key, ManualClock, Outcome, Timestamp,
 };
-use idem_sled::{SledStore, SledTransaction, sled};
+use idem_sled::{SEGMENT_SIZE, SledStore, SledTransaction, sled};
 use tempfile::TempDir;
 
 const LEASE: Duration = Duration::from_secs(3600);
 
 /// The record of a key as it lies in its tree, while the store is closed.
 fn with_records<T>(folder: &Path, work: impl FnOnce(&sled::Tree) -> T) -> T {
-    let db = sled::open(folder).unwrap();
+    let db = sled::Config::new().path(folder).segment_size(SEGMENT_SIZE).open().unwrap();
     let done = work(&db.open_tree("idem.records").unwrap());
     db.flush().unwrap();
     done

@@ -163,7 +163,7 @@ async fn a_newer_version_shows_without_the_marker_too() {
         db.flush().unwrap();
     }
     let error = error(opened(folder.path()).await);
-    let newer = matches!(error.kind(), ErrorKind::SchemaNewer { found: 7, supported: 1, .. });
+    let newer = matches!(error.kind(), ErrorKind::SchemaNewer { found: 7, supported: 2, .. });
     assert!(newer, "{error:?}");
 }
 
