@@ -19,6 +19,7 @@ use crate::{
     pending::Pending,
     purge::{Due, Purge, Removed},
     queue::{Batch, Queue},
+    sweep::Sweep,
 };
 
 /// What only the committer touches.
@@ -28,6 +29,7 @@ pub(crate) struct Committer {
     /// How many batches were ever written.
     number: u64,
     pace: Pace,
+    sweep: Sweep,
     /// How long it took last to make something durable.
     syncs: Duration,
 }
@@ -64,7 +66,8 @@ impl Pace {
 
 impl Committer {
     pub(crate) fn new(marker: Marker, disk: Box<dyn Disk>, batches: u64) -> Self {
-        Self { marker, disk, number: batches, pace: Pace::default(), syncs: Duration::ZERO }
+        let (pace, sweep, syncs) = (Pace::default(), Sweep::default(), Duration::ZERO);
+        Self { marker, disk, number: batches, pace, sweep, syncs }
     }
 
     /// Commits until the queue is closed and empty.
@@ -144,6 +147,7 @@ impl Committer {
         match commit::apply(database, &commits, self.number + 1) {
             Applied::Nothing(verdicts) => group.add(pending, commits, verdicts),
             Applied::Written(verdicts) => {
+                self.sweep.after(commits.iter().map(Commit::size).sum(), &database.sweep);
                 self.number += 1;
                 group.is_written = true;
                 group.add(pending, commits, verdicts);

@@ -16,6 +16,9 @@ pub(crate) const PIECES: &str = "idem.pieces";
 /// What the store knows of itself.
 pub(crate) const META: &str = "idem.meta";
 
+/// What is changed only to have the engine move pages.
+pub(crate) const SWEEP: &str = "idem.sweep";
+
 /// Which batch was begun to be written last, in the tree that the engine writes first.
 pub(crate) const BEGUN: &str = "idem.begun";
 /// Which batch was written to its end last, in the tree that the engine writes last.

@@ -10,8 +10,8 @@ use sled::{IVec, transaction::TransactionalTree};
 
 use crate::{commit, failure::Trouble};
 
-/// The length of a piece in bytes, which is part of the format. The engine moves a page out of a segment that it wants
-/// to use again for every ten entries or so that are written: with longer ones it falls behind.
+/// The length of a piece in bytes, which is part of the format. 32 of them fit into the largest page of the smallest
+/// segments; and the more entries are written, the sooner the engine moves pages, see [`Sweep`](crate::sweep::Sweep).
 pub(crate) const PIECE: usize = 4 << 10;
 
 /// What is kept in pieces. Each kind has names of its own.

@@ -232,6 +232,28 @@ async fn entries_of_the_largest_size_take_no_more_space_the_longer_it_goes_on() 
     assert!(sizes.iter().all(|size| *size < 64 * MIB), "{sizes:?}");
 }
 
+#[tokio::test]
+async fn large_entries_that_replace_each_other_while_receipts_stay_take_no_more_space() {
+    let folder = TempDir::new().unwrap();
+    let (idem, _) = quick(folder.path()).await;
+    let mut sizes = Vec::new();
+    for name in 0..300_u16 {
+        let effect = move |tx: &mut SledTransaction| {
+            let mut tree = tx.tree("mine")?;
+            for number in 0..31_u8 {
+                tree.insert([number], vec![name.to_be_bytes()[1]; 32_000])?;
+            }
+            Ok(())
+        };
+        assert_eq!(idem.execute(&request(name), effect).await.unwrap(), Outcome::Created(()));
+        if name % 100 == 99 {
+            sizes.push(log_size(folder.path()));
+        }
+    }
+    // A megabyte lives beside the receipts, and three hundred were written.
+    assert!(sizes[2] < 48 * MIB, "{sizes:?}");
+}
+
 /// Which segments the engine says that a folder has.
 fn segment_size(folder: &Path) -> String {
     let settings = fs::read(folder.join("conf")).unwrap();
