@@ -10,13 +10,13 @@ use std::path::Path;
 use common::opened;
 use idem_conformance::first_form::{BEGAN_AT, RECORDS, is_still_purged, is_still_read, request};
 use idem_core::{Idem, ManualClock, Timestamp};
-use idem_sled::{SledStore, sled};
+use idem_sled::{SEGMENT_SIZE, SledStore, sled};
 use tempfile::TempDir;
 
 /// As that version left them: each with an expiry after a minute.
 async fn stored(folder: &Path) -> (Idem<SledStore>, ManualClock) {
     opened(folder).await.unwrap().close().await.unwrap();
-    let db = sled::open(folder).unwrap();
+    let db = sled::Config::new().path(folder).segment_size(SEGMENT_SIZE).open().unwrap();
     let (records, expiry) =
         (db.open_tree("idem.records").unwrap(), db.open_tree("idem.expiry").unwrap());
     let at = ((BEGAN_AT + 60_000).cast_unsigned() ^ (1 << 63)).to_be_bytes();
