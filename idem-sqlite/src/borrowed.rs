@@ -1,18 +1,35 @@
 //! A request in a transaction that the caller already has.
 
-use std::{sync::LazyLock, time::Duration};
+use std::{
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
 
 use idem_core::{
     Certainty, Clock, Committed, EffectError, Error, ErrorKind, Execute, Idem, Key, Outcome,
     Record, Request, Step, SystemClock, decode_result, encode_result, run_step,
 };
-use rusqlite::{Connection, Transaction};
+use rusqlite::{Connection, MAIN_DB, Transaction, TransactionState};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{SqliteStore, failure, schema, sql::Sql, tables::Tables};
+use crate::{SqliteStore, failure, schema, sql::Sql, tables::Tables, turns};
 
 /// One set of texts for all: nothing is guarded on a connection that is not the store's.
 static SQL: LazyLock<Sql> = LazyLock::new(Sql::new);
+
+/// Begins a transaction that has the write lock, for [`run_in`].
+///
+/// Waits for the lock as long as the connection's busy timeout says, in turn with the stores that share the file. By
+/// `BEGIN IMMEDIATE` the engine would wait as long, but a store that writes without a pause could keep the lock from it.
+///
+/// A connection with a busy handler of its own, or without a busy timeout, waits in the way it does by itself.
+///
+/// # Errors
+/// [`ErrorKind::Busy`] if others have the lock until the timeout; the engine's own.
+pub fn begin(connection: &mut Connection) -> Result<Transaction<'_>, Error> {
+    let start = Instant::now();
+    turns::begin(connection).map_err(|error| failure::timed(error, start.elapsed()))
+}
 
 /// Runs a request inside a transaction that the caller has, as [`Idem::execute`] does inside the store's.
 ///
@@ -29,18 +46,18 @@ static SQL: LazyLock<Sql> = LazyLock::new(Sql::new);
 ///
 /// # Errors
 /// As [`Idem::execute`]. [`ErrorKind::Busy`] if another connection has written since this transaction first
-/// read: begin it with `BEGIN IMMEDIATE`. [`ErrorKind::CannotOpen`] if idem's tables are missing.
+/// read: begin it with [`begin`]. [`ErrorKind::CannotOpen`] if idem's tables are missing.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use idem_core::{Key, Outcome, Request};
-/// use rusqlite::{Connection, TransactionBehavior};
+/// use rusqlite::Connection;
 /// let mut connection = Connection::open_in_memory()?;
 /// idem_sqlite::create_tables(&mut connection)?;
 /// connection.execute_batch("CREATE TABLE orders (quantity INTEGER)")?;
 ///
 /// let request = Request::new(Key::new("north", "web-order", "intent-a")?);
-/// let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+/// let transaction = idem_sqlite::begin(&mut connection)?;
 /// let outcome = idem_sqlite::run_in(&transaction, &request, |transaction| {
 ///     transaction.execute("INSERT INTO orders VALUES (3)", [])?;
 ///     Ok(transaction.last_insert_rowid())
@@ -177,7 +194,13 @@ fn lock(transaction: &Transaction<'_>) -> Result<(), Error> {
     };
     // Changes nothing, and is a write all the same.
     let lock = "UPDATE main.idem_version SET version = version WHERE 0";
-    own_with(transaction, lock).map_err(missing)?;
+    let lock = || own_with(transaction, lock);
+    // One that has the lock must not wait for its turn, nor can one that has read: what it saw would be stale.
+    let locked = match transaction.transaction_state(Some(MAIN_DB)).map_err(failure::failed)? {
+        TransactionState::None => turns::take(transaction, lock),
+        _ => lock(),
+    };
+    locked.map_err(missing)?;
     schema::check_current(transaction)
 }
 

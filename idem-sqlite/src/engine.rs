@@ -24,6 +24,7 @@ use crate::{
     reader::Readers,
     reentry, schema,
     tables::Tables,
+    turns::Turns,
     writer::Writer,
 };
 
@@ -233,6 +234,7 @@ impl Engine {
             // A thread that panicked has nothing left to close.
             drop(thread.join());
         }
+        Turns::at(&self.config.location).close();
         Ok(())
     }
 }

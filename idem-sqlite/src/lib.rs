@@ -34,6 +34,11 @@
 //! asks: a hard link has a log of its own. Do not move, replace or delete the file while a store is open, nor
 //! open it by other means than SQLite: closing a plain descriptor of it drops the process's locks.
 //!
+//! Processes take turns to write: whoever waits for the write lock gets it after an effect or two of each of the others,
+//! however busy they are. The one that is next locks an empty file beside the database, whose name ends with `-turn`.
+//! Closing a store removes that file. A connection of your own takes its turn by [`begin`]. One that waits only by its
+//! busy timeout has no turn, and a busy store may keep the lock from it until that timeout.
+//!
 //! # Damage
 //! A row of the store's tables that cannot be what it wrote is [`ErrorKind::Damaged`](idem_core::ErrorKind::Damaged)
 //! for its key and for a listing, and never a new run: restore it, or delete it in the shell to have the key run
@@ -59,7 +64,8 @@
 //! of its group, as if that one had come first; one that is not mended fails its own step alone.
 //!
 //! # A transaction that you already have
-//! [`run_in`] runs a request inside it, and the receipt is committed with the rest of it.
+//! [`run_in`] runs a request inside it, and the receipt is committed with the rest of it. [`begin`] begins one that has
+//! the write lock.
 
 mod borrowed;
 mod checkpoint;
@@ -86,12 +92,13 @@ mod store;
 mod sync;
 mod tables;
 mod transaction;
+mod turns;
 mod writer;
 
 /// The engine's bindings, in the version that effects use.
 pub use rusqlite;
 
-pub use borrowed::{run_in, run_in_at};
+pub use borrowed::{begin, run_in, run_in_at};
 pub use options::{SqliteBuilder, Synchronous};
 pub use schema::create_tables;
 pub use store::SqliteStore;

@@ -58,7 +58,7 @@ impl SqliteBuilder {
     }
 
     /// How long a call waits for its turn to write: for another process's lock, and behind another caller's
-    /// effect. 5 seconds unless told; between 1 millisecond and 24 days.
+    /// effect. Stores of several processes take turns, so allow for one effect of each or more. 5 seconds unless told; between 1 millisecond and 24 days.
     pub fn busy_timeout(mut self, timeout: Duration) -> Self {
         self.busy_timeout = timeout;
         self

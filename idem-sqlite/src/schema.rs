@@ -1,18 +1,13 @@
 //! Idem's own tables: their making, their version, and what a connection to them needs.
 
-use std::{
-    fmt, thread,
-    time::{Duration, Instant},
-};
+use std::{fmt, time::Duration};
 
 use idem_core::{Error, ErrorKind};
-use rusqlite::{
-    Connection, ErrorCode, OpenFlags, OptionalExtension, Row, TransactionBehavior, types::Value,
-};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, types::Value};
 
 use crate::{
     SqliteBuilder, Synchronous, failure, location::Location, options::Config, sql::Sql,
-    tables::Tables,
+    tables::Tables, turns,
 };
 
 /// The version of the tables that this library makes and knows.
@@ -73,7 +68,7 @@ UPDATE idem_version SET version = 2;
 pub(crate) fn open(location: &Location, options: &SqliteBuilder) -> Result<Connection, Error> {
     let busy_timeout = options.busy_timeout;
     let explain = |error| explain(location, error, busy_timeout);
-    let mut connection = location.connect_with(OpenFlags::SQLITE_OPEN_CREATE).map_err(explain)?;
+    let connection = location.connect_with(OpenFlags::SQLITE_OPEN_CREATE).map_err(explain)?;
     connection.busy_timeout(busy_timeout).map_err(explain)?;
     let found = version(&connection).map_err(explain)?;
     check_version(found, location)?;
@@ -87,7 +82,7 @@ pub(crate) fn open(location: &Location, options: &SqliteBuilder) -> Result<Conne
     }
     configure(&connection, options.synchronous).map_err(explain)?;
     if found != Some(VERSION) {
-        install(&mut connection).map_err(|error| match error {
+        install(&connection).map_err(|error| match error {
             Failure::Engine(error) => explain_tables(location, error, busy_timeout),
             Failure::Version(error) => error,
         })?;
@@ -221,8 +216,8 @@ impl From<rusqlite::Error> for Failure {
 }
 
 /// Makes the tables, or brings them to this version, unless somebody else did so first.
-fn install(connection: &mut Connection) -> Result<(), Failure> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+fn install(connection: &Connection) -> Result<(), Failure> {
+    let transaction = turns::begin(connection)?;
     let found = version(&transaction)?;
     check_version(found, transaction.path().unwrap_or(":memory:")).map_err(Failure::Version)?;
     match found {
@@ -247,24 +242,17 @@ fn use_wal(
     location: &Location,
     busy_timeout: Duration,
 ) -> Result<(), Error> {
-    let start = Instant::now();
-    let mut pause = Duration::from_millis(1);
-    loop {
-        let mode = connection
-            .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
-        match mode {
-            Ok(mode) if mode.eq_ignore_ascii_case("wal") => return Ok(()),
-            Ok(mode) => {
-                let problem = "its file system has no write-ahead log: put it on a local one";
-                return Err(location.cannot_open(problem, format!("journal mode {mode}")));
-            }
-            Err(error) if failure::is_busy(&error) && start.elapsed() < busy_timeout => {
-                thread::sleep(pause);
-                pause = (pause * 2).min(Duration::from_millis(50));
-            }
-            Err(error) => return Err(explain(location, error, busy_timeout)),
-        }
+    let switch = || {
+        connection
+            .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))
+    };
+    let mode = turns::take(connection, switch);
+    let mode = mode.map_err(|error| explain(location, error, busy_timeout))?;
+    if mode.eq_ignore_ascii_case("wal") {
+        return Ok(());
     }
+    let problem = "its file system has no write-ahead log: put it on a local one";
+    Err(location.cannot_open(problem, format!("journal mode {mode}")))
 }
 
 /// Why idem's tables are not to be had.

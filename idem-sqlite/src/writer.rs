@@ -16,6 +16,7 @@ use crate::{
     schema::{self, Own},
     sql::Sql,
     tables::Tables,
+    turns::Turns,
 };
 
 /// Statements kept prepared: the store's own and those of effects.
@@ -27,6 +28,7 @@ pub(crate) struct Writer {
     settings: Settings,
     config: Arc<Config>,
     checkpoints: Checkpoints,
+    turns: Turns,
     /// The connection is no good any more: open another one first.
     broken: bool,
     /// Takes the place of the next commit.
@@ -56,6 +58,7 @@ impl Writer {
         Ok(Self {
             transaction,
             settings,
+            turns: Turns::at(&config.location),
             config,
             checkpoints,
             broken: false,
@@ -92,8 +95,12 @@ impl Writer {
         }
         // Whatever a failure or a panic may have left.
         self.end()?;
-        self.connection().busy_timeout(patience)?;
-        self.run_own(&self.transaction.sql.begin)
+        self.connection().busy_timeout(Duration::ZERO)?;
+        let tables = self.transaction.tables();
+        let begin = || tables.prepare(&tables.sql.begin)?.raw_execute().map(drop);
+        self.turns.take(patience, begin)?;
+        // A COMMIT can be busy too.
+        self.connection().busy_timeout(patience)
     }
 
     /// Reads what is committed.
