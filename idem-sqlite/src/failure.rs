@@ -62,6 +62,30 @@ pub(crate) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
+pub(crate) fn is_full(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+}
+
+/// The error of a step whose transaction is gone, if the engine ended that because the disk is full: the effect may
+/// have swallowed this, and tell of what failed next.
+pub(crate) fn ended_when_full(error: Option<Error>) -> Option<Error> {
+    let is_own = match &error {
+        None => false,
+        Some(error) => {
+            let engine = error.effect_error::<rusqlite::Error>();
+            !matches!(error.kind(), ErrorKind::Effect) || engine.is_some_and(is_full)
+        }
+    };
+    if is_own {
+        return error;
+    }
+    let full = Error::nothing_done(ErrorKind::Full);
+    Some(match error {
+        Some(error) => full.with_source(error),
+        None => full.with_source("the engine ended the transaction when the disk was full"),
+    })
+}
+
 /// Whether a constraint refused a statement: one of the user's, a reference say.
 pub(crate) fn is_refused(error: &rusqlite::Error) -> bool {
     matches!(

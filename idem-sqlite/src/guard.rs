@@ -5,14 +5,15 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU8, Ordering},
 };
 
+use parking_lot::Mutex;
 use rusqlite::{
-    Connection,
+    Connection, ErrorCode,
     config::DbConfig,
     hooks::{AuthAction, AuthContext, Authorization},
     limits::Limit,
 };
 
-use crate::schema::PREFIX;
+use crate::{refusal::refusal, schema::PREFIX};
 
 /// What may be prepared and committed on a connection right now.
 ///
@@ -41,6 +42,8 @@ struct Shared {
     defied: AtomicBool,
     /// An effect has made what may run in the store's own statements.
     has_trigger: AtomicBool,
+    /// What was refused last, and what to do instead.
+    refusal: Mutex<Option<String>>,
 }
 
 impl Guard {
@@ -57,6 +60,7 @@ impl Guard {
                 }
                 return Authorization::Allow;
             }
+            *authorizer.0.refusal.lock() = Some(refusal(&context));
             if controls_transaction(&context) {
                 authorizer.0.defied.store(true, Ordering::SeqCst);
             }
@@ -81,6 +85,25 @@ impl Guard {
     /// It was refused, but an effect that swallows the refusal may believe that it has committed.
     pub(crate) fn take_defied(&self) -> bool {
         self.0.defied.swap(false, Ordering::SeqCst)
+    }
+
+    /// What was refused last, and what to do instead, unless it was told since.
+    pub(crate) fn take_refusal(&self) -> Option<String> {
+        self.0.refusal.lock().take()
+    }
+
+    /// The same error; if it says that a statement was refused, it also says what of it.
+    pub(crate) fn explain(&self, error: rusqlite::Error) -> rusqlite::Error {
+        match error {
+            rusqlite::Error::SqliteFailure(code, message)
+                if code.code == ErrorCode::AuthorizationForStatementDenied =>
+            {
+                // Kept, because an effect that swallows the error is told by its caller's.
+                let refusal = self.0.refusal.lock().clone();
+                rusqlite::Error::SqliteFailure(code, refusal.or(message))
+            }
+            error => error,
+        }
     }
 
     /// Whether an effect has made a trigger, or a reference, which acts as one, since this was asked last.

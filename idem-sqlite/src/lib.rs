@@ -86,6 +86,7 @@ mod queue_tests;
 mod reader;
 mod record;
 mod reentry;
+mod refusal;
 mod schema;
 mod sql;
 mod store;

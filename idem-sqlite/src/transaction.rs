@@ -1,13 +1,16 @@
 //! What an effect writes through: SQL, and the portable part.
 
-use std::{cell::OnceCell, fmt};
+use std::{
+    cell::{Cell, OnceCell},
+    fmt,
+};
 
 use bytes::Bytes;
-use idem_core::{Error, Space, Transaction};
+use idem_core::{Error, ErrorKind, Space, Transaction};
 use rusqlite::{CachedStatement, Connection, Params, Result, Row, Statement};
 
 use crate::{
-    failure::failed,
+    failure::{self, failed},
     guard::{Guard, Mode},
     schema::{self, Own},
     sql::Sql,
@@ -33,6 +36,8 @@ pub struct SqliteTransaction {
     /// What the schema said of the store's own tables before an effect had the bare connection, if one had: it may have
     /// changed that, and the connection's settings.
     pub(crate) exposed: OnceCell<rusqlite::Result<Own>>,
+    /// An effect was told that the disk is full, since the transaction began. It may have swallowed that.
+    pub(crate) was_full: Cell<bool>,
 }
 
 impl fmt::Debug for SqliteTransaction {
@@ -47,7 +52,7 @@ impl SqliteTransaction {
     /// # Errors
     /// The engine's own.
     pub fn execute<P: Params>(&self, sql: &str, params: P) -> Result<usize> {
-        self.connection.execute(sql, params)
+        self.told(self.connection.execute(sql, params))
     }
 
     /// Runs several statements without parameters; see [`Connection::execute_batch`].
@@ -55,7 +60,7 @@ impl SqliteTransaction {
     /// # Errors
     /// The engine's own.
     pub fn execute_batch(&self, sql: &str) -> Result<()> {
-        self.connection.execute_batch(sql)
+        self.told(self.connection.execute_batch(sql))
     }
 
     /// Runs a query and maps its first row; see [`Connection::query_row`].
@@ -67,7 +72,7 @@ impl SqliteTransaction {
         P: Params,
         F: FnOnce(&Row<'_>) -> Result<T>,
     {
-        self.connection.query_row(sql, params, map)
+        self.told(self.connection.query_row(sql, params, map))
     }
 
     /// Prepares a statement; see [`Connection::prepare`].
@@ -75,7 +80,7 @@ impl SqliteTransaction {
     /// # Errors
     /// The engine's own.
     pub fn prepare(&self, sql: &str) -> Result<Statement<'_>> {
-        self.connection.prepare(sql)
+        self.told(self.connection.prepare(sql))
     }
 
     /// Prepares a statement, or takes it from the cache; see [`Connection::prepare_cached`].
@@ -83,7 +88,7 @@ impl SqliteTransaction {
     /// # Errors
     /// The engine's own.
     pub fn prepare_cached(&self, sql: &str) -> Result<CachedStatement<'_>> {
-        self.connection.prepare_cached(sql)
+        self.told(self.connection.prepare_cached(sql))
     }
 
     /// How many rows the last statement changed.
@@ -111,6 +116,14 @@ impl SqliteTransaction {
         &self.connection
     }
 
+    /// What an effect is told: of a refused statement also what was refused.
+    fn told<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|error| {
+            self.was_full.set(self.was_full.get() || failure::is_full(&error));
+            self.guard.explain(error)
+        })
+    }
+
     pub(crate) fn tables(&self) -> Tables<'_> {
         Tables { connection: &self.connection, sql: &self.sql }
     }
@@ -122,7 +135,10 @@ impl SqliteTransaction {
     ) -> std::result::Result<T, Error> {
         let space = self.space.as_ref().expect("an effect runs for a key");
         let worked = self.guard.within(Mode::Store, || work(self.tables(), space));
-        worked.map_err(Error::of_transaction)
+        worked.map_err(|error| {
+            self.was_full.set(self.was_full.get() || matches!(error.kind(), ErrorKind::Full));
+            error.of_transaction()
+        })
     }
 }
 

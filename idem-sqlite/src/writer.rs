@@ -1,6 +1,10 @@
 //! The write connection: beginning, running one step, committing.
 
-use std::{cell::OnceCell, sync::Arc, time::Duration};
+use std::{
+    cell::{Cell, OnceCell},
+    sync::Arc,
+    time::Duration,
+};
 
 use idem_core::{Change, Committed, Error, ErrorKind, Key, Record, Timestamp, run_step};
 use rusqlite::{Connection, ErrorCode};
@@ -95,6 +99,7 @@ impl Writer {
         }
         // Whatever a failure or a panic may have left.
         self.end()?;
+        self.transaction.was_full.set(false);
         self.connection().busy_timeout(Duration::ZERO)?;
         let tables = self.transaction.tables();
         let begin = || tables.prepare(&tables.sql.begin)?.raw_execute().map(drop);
@@ -134,7 +139,11 @@ impl Writer {
         }
         let change = self.run_guarded(job, before.as_ref(), now);
         if !self.is_alive() {
-            return Err(Died(change.err()));
+            let error = change.err();
+            return Err(Died(match self.transaction.was_full.get() {
+                true => failure::ended_when_full(error),
+                false => error,
+            }));
         }
         if self.connection().is_busy() {
             // A statement that was left open fails every later commit, and only its owner can close it.
@@ -165,6 +174,7 @@ impl Writer {
         now: Timestamp,
     ) -> Result<Change, Error> {
         let guard = self.transaction.guard.clone();
+        drop(guard.take_refusal());
         let transaction = &mut self.transaction;
         transaction.space = Some(job.key.space());
         let change = reentry::within(&self.config.location, || {
@@ -175,11 +185,14 @@ impl Writer {
         if exposed.is_some() {
             self.restore_settings();
         }
+        // Of a statement on the bare connection its error does not say what was refused.
+        let change = change.map_err(|error| explain(error, &guard));
         if guard.take_defied() {
             let ended = Error::nothing_done(ErrorKind::TransactionEnded);
-            return Err(match change {
-                Ok(_) => ended,
-                Err(error) => ended.with_source(error),
+            return Err(match (change, guard.take_refusal()) {
+                (Err(error), _) => ended.with_source(error),
+                (Ok(_), Some(refusal)) => ended.with_source(refusal),
+                (Ok(_), None) => ended,
             });
         }
         let has_trigger = guard.take_trigger();
@@ -242,6 +255,10 @@ impl Writer {
             return Err(CommitFailure::Unknown(error));
         }
         Err(CommitFailure::Nothing(match error.sqlite_error_code() {
+            // What it misses may be what did not fit.
+            Some(ErrorCode::ConstraintViolation) if self.transaction.was_full.get() => {
+                Error::nothing_done(ErrorKind::Full).with_source(error)
+            }
             // Only what the effects wrote can violate a constraint as late as this.
             Some(ErrorCode::ConstraintViolation) => {
                 Error::nothing_done(ErrorKind::Effect).with_source(error)
@@ -346,8 +363,21 @@ fn guard(
     checkpoints.watch(&mut connection)?;
     let settings = Settings::of(&connection)?;
     let guard = Guard::install(&mut connection)?;
-    let (sql, exposed) = (Sql::new(), OnceCell::new());
-    Ok((SqliteTransaction { connection, guard, sql, space: None, exposed }, settings))
+    let (sql, exposed, was_full) = (Sql::new(), OnceCell::new(), Cell::new(false));
+    let transaction = SqliteTransaction { connection, guard, sql, space: None, exposed, was_full };
+    Ok((transaction, settings))
+}
+
+/// An effect's error, which also says what was refused if a statement was.
+fn explain(error: Error, guard: &Guard) -> Error {
+    if !matches!(error.kind(), ErrorKind::Effect) {
+        return error;
+    }
+    let certainty = error.certainty();
+    match error.into_effect_error::<rusqlite::Error>() {
+        Ok(engine) => Error::new(ErrorKind::Effect, certainty).with_source(guard.explain(engine)),
+        Err(error) => error,
+    }
 }
 
 #[cfg(test)]

@@ -109,6 +109,57 @@ async fn what_outlives_a_transaction_and_what_is_idems_own_is_denied() {
 }
 
 #[tokio::test]
+async fn a_refusal_names_what_was_refused_and_what_to_do_instead() {
+    let world = World::new().await;
+    let refused = [
+        ("COMMIT", "may not COMMIT: the store commits when the effect returns `Ok`"),
+        ("ROLLBACK", "may not ROLLBACK: the store commits"),
+        ("BEGIN", "may not BEGIN: the store commits"),
+        ("SAVEPOINT mine", "may not use a savepoint (`mine`)"),
+        ("ATTACH ':memory:' AS other", "may not ATTACH: use tables of the store's own"),
+        ("PRAGMA query_only = ON", "may not use PRAGMA query_only: it would outlive"),
+        ("DELETE FROM idem_records", "may not write to `idem_records`: names that begin with"),
+        ("DROP TABLE idem_values", "may not drop `idem_values`: names that begin with"),
+        ("CREATE VIEW idem_mine AS SELECT 1", "may not create the view `idem_mine`"),
+        ("CREATE TEMP TABLE mine (q)", "it would outlive the effect: use a table of your own"),
+        (
+            "CREATE TRIGGER mine AFTER INSERT ON orders BEGIN DELETE FROM idem_records; END;
+             INSERT INTO orders DEFAULT VALUES",
+            "may not write to `idem_records` in the trigger or view `mine`",
+        ),
+    ];
+    type Run = fn(&mut SqliteTransaction, &str) -> rusqlite::Result<()>;
+    let ways: [Run; 3] = [
+        |tx, sql| tx.execute_batch(sql),
+        |tx, sql| tx.connection().execute_batch(sql),
+        |tx, sql| {
+            insert(tx).unwrap();
+            tx.execute_batch(sql)
+        },
+    ];
+    for (number, (statement, said)) in refused.into_iter().enumerate() {
+        for (way, run) in ways.into_iter().enumerate() {
+            let effect = move |tx: &mut SqliteTransaction| Ok(run(tx, statement).map(|()| 0)?);
+            let error = world.idem.execute(&request(&format!("{number}-{way}")), effect).await;
+            let told = error.expect_err(statement).with_causes().to_string();
+            assert!(told.contains(said), "{statement}: {told}");
+        }
+    }
+    let swallowed = world.run("swallowed", |tx| {
+        drop(tx.execute_batch("COMMIT"));
+        Ok(0)
+    });
+    let told = swallowed.await.unwrap_err().with_causes().to_string();
+    assert!(told.contains("may not COMMIT: the store commits"), "{told}");
+    let mine = world.run("mine", |tx| {
+        drop(tx.execute_batch("DELETE FROM idem_records"));
+        Err("declined".into())
+    });
+    let told = mine.await.unwrap_err().with_causes().to_string();
+    assert!(told.ends_with("declined"), "{told}");
+}
+
+#[tokio::test]
 async fn idems_tables_cannot_be_taken_out_of_the_schema() {
     let world = World::new().await;
     assert_eq!(world.run("before", insert).await.unwrap(), Outcome::Created(1));

@@ -1,5 +1,7 @@
 //! What the engine fails with: a full disk, a commit that fails.
 
+use idem_core::Transaction as _;
+
 use super::*;
 
 #[test]
@@ -34,6 +36,69 @@ fn a_full_disk_fails_only_those_who_do_not_fit() {
     });
     bench.take_turns();
     assert!(ran(&mut again), "after room was made the key runs");
+}
+
+/// Does not fit.
+const LARGE: &str = "INSERT INTO large VALUES (zeroblob(1000000))";
+
+#[test]
+fn an_effect_that_swallows_a_full_disk_is_told_of_the_disk() {
+    let effects: [(&str, Effect); 4] = [
+        ("the transaction is gone", |tx| {
+            drop(tx.execute(LARGE, []));
+            Ok(())
+        }),
+        ("the next statement finds none", |tx| {
+            drop(tx.execute(LARGE, []));
+            Ok(tx.execute_batch("INSERT INTO orders VALUES (9)")?)
+        }),
+        ("a value", |tx| {
+            drop(tx.put(b"large", &[7; 1_000_000]));
+            Ok(())
+        }),
+        ("what it misses shows at the commit", |tx| {
+            drop(tx.execute(
+                "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000)
+                 INSERT INTO parent SELECT i FROM n",
+                [],
+            ));
+            Ok(tx.execute("INSERT INTO child VALUES (1)", []).map(drop)?)
+        }),
+    ];
+    for (name, effect) in effects {
+        let bench = Bench::new();
+        let mut tables =
+            bench.queue("tables", |tx| Ok(tx.execute_batch("CREATE TABLE large (b)")?));
+        bench.take_turns();
+        assert!(ran(&mut tables));
+        bench.queue.borrow_writer(|writer| writer.bound_pages(4));
+        let mut answer = bench.queue(name, effect);
+        bench.take_turns();
+        let error = refused(&mut answer);
+        assert!(matches!(error.kind(), ErrorKind::Full), "{name}: {error:?}");
+        assert_eq!(error.certainty(), idem_core::Certainty::NothingDone, "{name}");
+        let mut next = bench.insert(2);
+        bench.take_turns();
+        assert!(ran(&mut next), "{name}: the disk is not full for what fits");
+    }
+}
+
+#[test]
+fn an_effect_that_does_with_less_when_the_disk_is_full_is_committed() {
+    let bench = Bench::new();
+    bench.queue.borrow_writer(|writer| writer.bound_pages(4));
+    let mut answer = bench.queue("less", |tx| {
+        let large = tx.execute(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000)
+             INSERT INTO parent SELECT i FROM n",
+            [],
+        );
+        assert!(large.is_err());
+        Ok(tx.execute("INSERT INTO orders VALUES (1)", []).map(drop)?)
+    });
+    bench.take_turns();
+    assert!(ran(&mut answer));
+    assert_eq!(bench.orders(), ["1"]);
 }
 
 #[test]
