@@ -15,10 +15,11 @@ mod open;
 
 pub use idem_core::{
     BoxError, Certainty, Claim, Clock, ClockSource, Cursor, Delays, Durability, DynStore,
-    EffectError, Error, ErrorKind, Fingerprint, FingerprintError, Guarantees, Holding, Idem,
-    KeptAlive, Key, Kind, Lease, LeaseError, LeaseTerms, LeasedOutcome, ManualClock, OnFailure,
-    Outcome, Page, Purged, Purger, Receipt, Record, Request, Retention, Settlement, Sharing, Space,
-    Span, State, Store, SystemClock, Timestamp, Token, Transaction, consumer, erase,
+    EffectError, Error, ErrorKind, Filter, Fingerprint, FingerprintError, Guarantees, Holding,
+    Idem, KeptAlive, Key, KeyState, Kind, Lease, LeaseError, LeaseTerms, LeasedOutcome,
+    ManualClock, OnFailure, Outcome, Page, Purged, Purger, Receipt, Record, Request, Retention,
+    Settlement, Sharing, Space, Span, State, Store, SystemClock, Timestamp, Token, Transaction,
+    consumer, erase,
 };
 pub use open::open;
 
@@ -37,8 +38,9 @@ pub mod choosing {
 pub mod backend {
     pub use idem_core::{
         Applied, BoxFuture, BoxStep, Change, Committed, Draft, DraftToken, Execute, FETCH_LIMIT,
-        Look, MISREAD_LIMIT, Moment, Optimistic, Overlay, Phase, RACE_LIMIT, Step, Unfinished,
-        Values, Verdict, decode_result, encode_result, holds, judge, optimistic, run_step,
+        KeyRange, Look, MISREAD_LIMIT, Moment, Optimistic, Overlay, Phase, RACE_LIMIT, Step,
+        Unfinished, Values, Verdict, decode_result, encode_result, holds, judge, optimistic,
+        run_step,
     };
 }
 

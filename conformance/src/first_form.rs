@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use idem_core::{Idem, Key, ManualClock, Outcome, Request, Store, Timestamp, Token};
+use idem_core::{Filter, Idem, Key, ManualClock, Outcome, Request, Store, Timestamp, Token};
 
 /// When the records began, in milliseconds.
 pub const BEGAN_AT: i64 = 1700000000000;
@@ -63,5 +63,5 @@ pub async fn is_still_purged<S: Store + 'static>(idem: &Idem<S>, clock: &ManualC
         let purged = idem.purge(10).await.unwrap();
         assert_eq!(purged.removed, removed, "after {millis} ms");
     }
-    assert!(idem.store().list(None, 10).await.unwrap().records.is_empty());
+    assert!(idem.store().list(&Filter::all(), None, 10).await.unwrap().records.is_empty());
 }

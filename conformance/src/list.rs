@@ -124,6 +124,13 @@ macro_rules! __cases {
             keys as keys_after_reopening, current_thread, $reopen {
                 what_is_kept_survives_reopening_exactly
             }
+            listing as listing, current_thread, [yes] {
+                a_filter_shows_its_namespace_alone
+                a_filter_shows_its_operation_alone
+                a_filter_shows_each_state_to_the_millisecond
+                filters_combine_and_their_pages_show_each_key_once
+                a_cursor_of_another_filter_shows_no_wrong_key
+            }
             claims as claims, current_thread, [yes] {
                 a_live_claim_is_in_progress_and_another_fingerprint_conflicts
                 a_claim_holds_until_its_last_millisecond

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use idem_core::{
-    Certainty, Claim, Error, Idem, Lease, LeaseError, Outcome, Request, Space, State, Store,
-    Transaction,
+    Certainty, Claim, Error, Filter, Idem, Lease, LeaseError, Outcome, Request, Space, State,
+    Store, Transaction,
     consumer::{Marked, Recorder},
 };
 
@@ -260,7 +260,7 @@ impl Operation {
 /// The store's own.
 pub async fn seen<S: Store>(idem: &Idem<S>) -> Result<Seen, Error> {
     // What has expired, too.
-    let page = idem.store().list(None, 10).await?;
+    let page = idem.store().list(&Filter::all(), None, 10).await?;
     assert!(page.records.len() <= 1, "{:?}", page.records);
     let phase = match page.records.first().map(|(_, record)| (record, &record.state)) {
         None => Phase::Free,

@@ -9,8 +9,8 @@ use std::{
 };
 
 use idem_core::{
-    BoxFuture, Cursor, EffectError, Error, Fingerprint, Idem, Key, ManualClock, Outcome, Receipt,
-    Record, Request, Space, State, Store, Timestamp, Transaction,
+    BoxFuture, Cursor, EffectError, Error, Filter, Fingerprint, Idem, Key, ManualClock, Outcome,
+    Receipt, Record, Request, Space, State, Store, Timestamp, Transaction,
 };
 use tokio::sync::Barrier;
 
@@ -191,7 +191,7 @@ fn further(next: Cursor, before: Option<Cursor>) -> Cursor {
 pub async fn kept<S: Store>(store: &S, limit: usize) -> Vec<(Key, Record)> {
     let (mut kept, mut after) = (Vec::new(), None);
     loop {
-        let page = store.list(after.as_ref(), limit).await.expect("listing works");
+        let page = store.list(&Filter::all(), after.as_ref(), limit).await.expect("listing works");
         assert!(page.records.len() <= limit, "a page must not hold more than its limit");
         kept.extend(page.records);
         match page.next {

@@ -14,8 +14,8 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use idem_core::{
-    BoxFuture, BoxStep, Committed, Cursor, Error, Guarantees, Key, ManualClock, Page, Purged,
-    Record, Space, State, Store, Timestamp,
+    BoxFuture, BoxStep, Committed, Cursor, Error, Filter, Guarantees, Key, ManualClock, Page,
+    Purged, Record, Space, State, Store, Timestamp,
 };
 
 use crate::{Fixture, HostileEffect, setup::START};
@@ -175,10 +175,19 @@ impl<S: Store> Store for TracedStore<S> {
         self.noted(what, self.store.value(space, name), say).await
     }
 
-    async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
-        let what = format!("list at most {limit}");
+    async fn list(
+        &self,
+        filter: &Filter,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, Error> {
+        let what = if *filter == Filter::all() {
+            format!("list at most {limit}")
+        } else {
+            format!("list at most {limit} of {filter:?}")
+        };
         let say = |page: &Page| format!("{} records", page.records.len());
-        self.noted(what, self.store.list(after, limit), say).await
+        self.noted(what, self.store.list(filter, after, limit), say).await
     }
 
     async fn close(&self) -> Result<(), Error> {

@@ -12,8 +12,8 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use idem_core::{
-    BoxFuture, BoxStep, Certainty, Committed, Cursor, Error, ErrorKind, Guarantees, Key, Page,
-    Purged, Space, Store,
+    BoxFuture, BoxStep, Certainty, Committed, Cursor, Error, ErrorKind, Filter, Guarantees, Key,
+    Page, Purged, Space, Store,
 };
 
 use crate::callers::until;
@@ -155,8 +155,13 @@ impl<S: Store> Store for Watched<S> {
         self.store.value(space, name).await
     }
 
-    async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
-        self.store.list(after, limit).await
+    async fn list(
+        &self,
+        filter: &Filter,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, Error> {
+        self.store.list(filter, after, limit).await
     }
 
     async fn close(&self) -> Result<(), Error> {

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::{
-    BoxStep, Change, Committed, Cursor, Error, Guarantees, Key, Page, Purged, Record, Space, Step,
-    Store, Timestamp, Transaction, time::BoxFuture,
+    BoxStep, Change, Committed, Cursor, Error, Filter, Guarantees, Key, Page, Purged, Record,
+    Space, Step, Store, Timestamp, Transaction, time::BoxFuture,
 };
 
 /// Any store, with the portable transaction.
@@ -75,8 +75,13 @@ where
         self.0.value(space, name).await
     }
 
-    async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
-        self.0.list(after, limit).await
+    async fn list(
+        &self,
+        filter: &Filter,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, Error> {
+        self.0.list(filter, after, limit).await
     }
 
     async fn close(&self) -> Result<(), Error> {

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    Committed, Cursor, EffectError, Error, ErrorKind, Guarantees, Key, Outcome, Page, Phase,
-    Purged, Purger, Receipt, Request, Space, Step, Store,
+    Committed, Cursor, EffectError, Error, ErrorKind, Filter, Guarantees, Key, Outcome, Page,
+    Phase, Purged, Purger, Receipt, Request, Space, Step, Store,
     json::{decode_result, encode_result},
     protocol::{Execute, Read},
     waiting::{Waiting, ask_patiently},
@@ -204,8 +204,47 @@ impl<S: Store> Idem<S> {
     /// # Cancel safety
     /// It changes nothing.
     pub async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
+        self.list_where(&Filter::all(), after, limit).await
+    }
+
+    /// As [`Idem::list`], but only keys that match `filter`, which the store applies.
+    ///
+    /// A store looks at a bounded number of records for one page, so a page may be empty and still have a next: only a
+    /// page without a next is the last. Use one filter for all pages of a listing. With another filter a cursor shows no
+    /// key that does not match, but keys may be left out, or the cursor may be refused.
+    ///
+    /// # Errors
+    /// As [`Idem::list`].
+    ///
+    /// # Cancel safety
+    /// It changes nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// use idem_core::{Error, Filter, Idem, Key, KeyState, Store};
+    ///
+    /// /// The charges of a tenant that nobody knows the outcome of.
+    /// async fn unsettled<S: Store>(idem: &Idem<S>, tenant: &str) -> Result<Vec<Key>, Error> {
+    ///     let filter = Filter::all().tenant(tenant)?.operation("charge")?.state(KeyState::Ended);
+    ///     let (mut keys, mut after) = (Vec::new(), None);
+    ///     loop {
+    ///         let page = idem.list_where(&filter, after.as_ref(), 100).await?;
+    ///         keys.extend(page.records.into_iter().map(|(key, _)| key));
+    ///         match page.next {
+    ///             Some(next) => after = Some(next),
+    ///             None => return Ok(keys),
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    pub async fn list_where(
+        &self,
+        filter: &Filter,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, Error> {
         not_zero("limit", limit)?;
-        let mut page = self.store.list(after, limit).await?;
+        let mut page = self.store.list(filter, after, limit).await?;
         let now = page.now;
         page.records.retain(|(_, record)| record.phase(now) != Phase::Gone);
         Ok(page)

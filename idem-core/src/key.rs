@@ -25,7 +25,7 @@ impl Kind {
         }
     }
 
-    const fn as_byte(self) -> u8 {
+    pub(crate) const fn as_byte(self) -> u8 {
         match self {
             Self::Request => b'r',
             Self::Event => b'e',
@@ -275,7 +275,15 @@ impl Space {
     }
 }
 
-fn check_given(field: Field, part: &str) -> Result<(), Error> {
+/// What the bytes of a key in `space` begin with, if its operation is so long and begins with `operation`.
+pub(crate) fn prefix(space: &Space, length: usize, operation: &str) -> Vec<u8> {
+    let byte = |length| u8::try_from(length).expect("parts are 255 bytes at most");
+    let owner = space.owner().as_bytes();
+    let head = [space.kind().as_byte(), byte(owner.len()), byte(length)];
+    [&head[..], owner, operation.as_bytes()].concat()
+}
+
+pub(crate) fn check_given(field: Field, part: &str) -> Result<(), Error> {
     if part.is_empty() {
         return Err(invalid(field, part, "it is empty: give 1 to 255 bytes"));
     }

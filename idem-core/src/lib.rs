@@ -17,6 +17,7 @@ mod decision;
 mod draft;
 mod erased;
 mod error;
+mod filter;
 mod fingerprint;
 mod guarantees;
 #[cfg(feature = "tokio")]
@@ -58,6 +59,7 @@ pub use crate::{
     draft::{Draft, DraftToken, Moment},
     erased::{DynStore, erase},
     error::{BoxError, Certainty, EffectError, Error, ErrorKind, Field},
+    filter::{Filter, KeyRange, KeyState},
     fingerprint::{Fingerprint, FingerprintError},
     guarantees::{ClockSource, Delays, Durability, Guarantees, Sharing},
     idem::Idem,

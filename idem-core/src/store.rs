@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::{
-    BoxStep, Committed, Error, Guarantees, Key, Record, Space, Transaction, time::BoxFuture,
+    BoxStep, Committed, Error, Filter, Guarantees, Key, Record, Space, Transaction, time::BoxFuture,
 };
 
 /// A place that keeps records and effects, and runs one step on one key in one serialisable transaction.
@@ -67,14 +67,28 @@ pub trait Store: Send + Sync + 'static {
     /// The store's own.
     async fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error>;
 
-    /// A page of at most `limit` records, in no promised order. The limit may be `usize::MAX`.
+    /// A page of at most `limit` records that match `filter`, in no promised order. The limit may be `usize::MAX`.
     ///
-    /// Following [`Page::next`] to its end shows every record that was there all along; what comes, goes
-    /// or changes meanwhile may show or not.
+    /// Following [`Page::next`] to its end shows every matching record that was there all along; what comes, goes
+    /// or changes meanwhile may show or not. A filter without a state also shows records that are gone and not yet
+    /// purged.
+    ///
+    /// The store applies the filter where the records are, and reads those of other namespaces as little as its engine
+    /// allows. It ends a page early when it has passed over about [`Filter::MAX_SKIPPED`] records that do not match, so
+    /// a page can be short, even empty, and still have a next.
+    ///
+    /// Each page applies its own filter. A cursor of another filter shows no record that does not match, but the pages
+    /// together may then leave records out; the store may also refuse such a cursor as
+    /// [`ErrorKind::InvalidSetting`](crate::ErrorKind::InvalidSetting).
     ///
     /// # Errors
     /// The store's own; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if it cannot list.
-    async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error>;
+    async fn list(
+        &self,
+        filter: &Filter,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, Error>;
 
     /// Waits for what is under way, then lets go of the engine. Later calls, through whichever handle,
     /// fail with [`ErrorKind::Closed`](crate::ErrorKind::Closed). Closing twice is harmless. An effect that closes its own
@@ -162,15 +176,39 @@ impl Page {
         Self { records, next, now }
     }
 
-    /// A page of at most `limit` records, for a store that lists in the order of keys: of the `records` that it
-    /// found, one more than the limit shows that there is a next page, by [`Cursor::after`].
-    #[must_use]
-    pub fn cut(mut records: Vec<(Key, Record)>, limit: usize, now: crate::Timestamp) -> Self {
-        let more = records.len() > limit;
-        records.truncate(limit);
-        let last = records.last().filter(|_| more);
-        let next = last.map(|(key, _)| Cursor::after(key));
-        Self::new(records, next, now)
+    /// The page of those `entries` that match, at most `limit`, for a store that lists its keys in one order.
+    ///
+    /// The entries are keys that follow the page's cursor, with their records or what is wrong with these. They need
+    /// not match, but [`Filter::key_ranges`] keeps most others away. The page ends at its limit, or when it has passed
+    /// over [`Filter::MAX_SKIPPED`] entries; if there is another one then, its next is [`Cursor::after`] the last.
+    ///
+    /// # Errors
+    /// That of the first entry which cannot be read; that of a record if its key matches.
+    pub fn collect(
+        entries: impl IntoIterator<Item = Result<(Key, Result<Record, Error>), Error>>,
+        filter: &Filter,
+        limit: usize,
+        now: crate::Timestamp,
+    ) -> Result<Self, Error> {
+        let (mut records, mut skipped, mut last) = (Vec::new(), 0, None);
+        for entry in entries {
+            if records.len() == limit || skipped == Filter::MAX_SKIPPED {
+                return Ok(Self::new(records, last, now));
+            }
+            let (key, record) = entry?;
+            last = Some(Cursor::after(&key));
+            if !filter.matches_key(&key) {
+                skipped += 1;
+                continue;
+            }
+            let record = record?;
+            if filter.matches(&key, &record, now) {
+                records.push((key, record));
+            } else {
+                skipped += 1;
+            }
+        }
+        Ok(Self::new(records, None, now))
     }
 }
 
@@ -194,8 +232,13 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).value(space, name).await
     }
 
-    async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
-        (**self).list(after, limit).await
+    async fn list(
+        &self,
+        filter: &Filter,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, Error> {
+        (**self).list(filter, after, limit).await
     }
 
     async fn close(&self) -> Result<(), Error> {
@@ -218,28 +261,88 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{State, Timestamp};
+    use crate::{ErrorKind, KeyState, State, Timestamp};
+
+    const NOW: Timestamp = Timestamp::from_millis(7);
+
+    fn key(tenant: &str, number: usize) -> Key {
+        Key::new(tenant, "o", number).unwrap()
+    }
+
+    fn record(expires_at: Option<i64>) -> Record {
+        let expires_at = expires_at.map(Timestamp::from_millis);
+        let state = State::Completed { result: Bytes::new(), expires_at };
+        Record { fingerprint: None, attempt: uuid::Uuid::nil(), created_at: NOW, state }
+    }
+
+    type Entry = Result<(Key, Result<Record, Error>), Error>;
+
+    fn entry(tenant: &str, number: usize) -> Entry {
+        Ok((key(tenant, number), Ok(record(None))))
+    }
+
+    fn damaged() -> Error {
+        Error::nothing_done(ErrorKind::Damaged { problem: "it is odd".to_string() })
+    }
 
     #[test]
     fn a_page_is_cut_at_its_limit_and_goes_on_only_if_more_was_found() {
-        let now = Timestamp::from_millis(7);
-        let keys = ["a", "b", "c"].map(|name| Key::new("t", "o", name).unwrap());
-        let state = State::Completed { result: Bytes::new(), expires_at: None };
-        let record =
-            Record { fingerprint: None, attempt: uuid::Uuid::nil(), created_at: now, state };
-        let found: Vec<_> = keys.iter().map(|key| (key.clone(), record.clone())).collect();
         for (limit, shown, next) in [
             (0, 0, None),
-            (1, 1, Some(&keys[0])),
-            (2, 2, Some(&keys[1])),
+            (1, 1, Some(0)),
+            (2, 2, Some(1)),
             (3, 3, None),
             (4, 3, None),
             (usize::MAX, 3, None),
         ] {
-            let page = Page::cut(found.clone(), limit, now);
-            assert_eq!(page.records, found[..shown], "{limit}");
-            assert_eq!(page.next, next.map(Cursor::after), "{limit}");
-            assert_eq!(page.now, now);
+            let entries = (0..3).map(|number| entry("t", number));
+            let page = Page::collect(entries, &Filter::all(), limit, NOW).unwrap();
+            let expected: Vec<_> = (0..shown).map(|n| (key("t", n), record(None))).collect();
+            assert_eq!(page.records, expected, "{limit}");
+            assert_eq!(page.next, next.map(|n| Cursor::after(&key("t", n))), "{limit}");
+            assert_eq!(page.now, NOW);
         }
+    }
+
+    #[test]
+    fn a_page_passes_over_what_does_not_match_and_not_for_ever() {
+        let filter = Filter::all().tenant("t").unwrap();
+        let others = |count| (0..count).map(|number| entry("other", number));
+        let last = entry("t", 0);
+        let page = Page::collect(others(Filter::MAX_SKIPPED - 1).chain([last]), &filter, 1, NOW);
+        let page = page.unwrap();
+        assert_eq!((page.records.len(), page.next), (1, None));
+        let page =
+            Page::collect(others(Filter::MAX_SKIPPED).chain([entry("t", 0)]), &filter, 1, NOW);
+        let page = page.unwrap();
+        assert_eq!(page.records, []);
+        assert_eq!(page.next, Some(Cursor::after(&key("other", Filter::MAX_SKIPPED - 1))));
+        // With nothing behind it, it is the last.
+        let page = Page::collect(others(Filter::MAX_SKIPPED), &filter, 1, NOW).unwrap();
+        assert_eq!((page.records.len(), page.next), (0, None));
+    }
+
+    #[test]
+    fn a_page_shows_the_state_at_its_own_time() {
+        let completed = Filter::all().state(KeyState::Completed);
+        let entries = || [7, 8].map(|at| Ok((key("t", 1), Ok(record(Some(at))))));
+        let page = Page::collect(entries(), &completed, 9, NOW).unwrap();
+        assert_eq!(page.records, [(key("t", 1), record(Some(8)))]);
+        let page = Page::collect(entries(), &Filter::all(), 9, NOW).unwrap();
+        assert_eq!(page.records.len(), 2, "what is gone shows until it is purged");
+    }
+
+    #[test]
+    fn a_damaged_record_is_told_to_whoever_asks_for_its_key() {
+        let filter = Filter::all().tenant("t").unwrap();
+        let of = |tenant| [Ok((key(tenant, 0), Err(damaged()))), entry("t", 1)];
+        assert_eq!(Page::collect(of("other"), &filter, 9, NOW).unwrap().records.len(), 1);
+        for entries in [of("t"), [Err(damaged()), entry("t", 1)]] {
+            let error = Page::collect(entries, &filter, 9, NOW).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Damaged { .. }), "{error:?}");
+        }
+        // The next page shows it.
+        let page = Page::collect([entry("t", 1), Err(damaged())], &filter, 1, NOW).unwrap();
+        assert_eq!(page.next, Some(Cursor::after(&key("t", 1))));
     }
 }

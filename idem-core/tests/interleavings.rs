@@ -75,8 +75,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use hot_values::{Contender, HotValues};
 use idem_core::{
-    BoxFuture, BoxStep, Committed, Cursor, Durability, Error, Guarantees, Key, Overlay, Page,
-    Purged, Record, Request, Retention, Sharing, Space, State, Store, SystemClock, Timestamp,
+    BoxFuture, BoxStep, Committed, Cursor, Durability, Error, Filter, Guarantees, Key, Overlay,
+    Page, Purged, Record, Request, Retention, Sharing, Space, State, Store, SystemClock, Timestamp,
     Token, Values, Verdict, judge,
 };
 use shuttle::{
@@ -123,7 +123,7 @@ impl Store for Still {
         unreachable!("nothing is read")
     }
 
-    async fn list(&self, _: Option<&Cursor>, _: usize) -> Result<Page, Error> {
+    async fn list(&self, _: &Filter, _: Option<&Cursor>, _: usize) -> Result<Page, Error> {
         unreachable!("nothing is listed")
     }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use idem_core::{Error, Key, Record, Space, Timestamp};
+use idem_core::{Cursor, Error, Filter, Key, Page, Record, Space, Timestamp};
 
 use crate::{
     room::Room,
@@ -45,23 +45,39 @@ impl Shards {
         shard.values.get(space)?.get(name).cloned()
     }
 
-    /// The `limit` records that follow `after` in the order of keys.
-    pub(crate) fn records_after(&self, after: Option<&Key>, limit: usize) -> Vec<(Key, Record)> {
-        let mut page: BTreeMap<Key, Record> = BTreeMap::new();
-        for shard in &self.shards {
-            let shard = shard.read();
-            for (key, record) in shard.records.iter().filter(|(key, _)| after < Some(key)) {
-                if page.len() < limit {
-                    page.insert(key.clone(), record.clone());
-                    continue;
-                }
-                if let Some(last) = page.last_entry().filter(|last| key < last.key()) {
-                    last.remove();
-                    page.insert(key.clone(), record.clone());
-                }
+    /// The page after that key, of whole shards: one after the other, in each by the order of keys.
+    ///
+    /// So a page looks at one shard, and at those before the end that its limit or what it passes over sets.
+    pub(crate) fn page(
+        &self,
+        filter: &Filter,
+        after: Option<&Key>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Page {
+        let first = after.map_or(0, |key| self.of(key));
+        let (mut records, mut last, mut looked_at) = (Vec::new(), None, 0);
+        for (index, shard) in self.shards.iter().enumerate().skip(first) {
+            if looked_at - records.len() >= Filter::MAX_SKIPPED {
+                return Page::new(records, last, now);
             }
+            let shard = shard.read();
+            let wanted = limit - records.len();
+            let after = after.filter(|_| index == first);
+            // One more than asked for tells whether there is a next page.
+            let found = shard.first_matching(filter, after, wanted.saturating_add(1), now);
+            let is_full = found.len() > wanted;
+            let of_page = found.into_iter().take(wanted);
+            records.extend(of_page.map(|(key, record)| (key.clone(), record.clone())));
+            if is_full {
+                let next = records.last().map(|(key, _)| Cursor::after(key));
+                return Page::new(records, next, now);
+            }
+            looked_at += shard.records.len();
+            // Nothing in this shard is left to show.
+            last = shard.records.keys().max().map(Cursor::after).or(last);
         }
-        page.into_iter().collect()
+        Page::new(records, None, now)
     }
 
     /// Returns when every atomic section that is under way has ended.
@@ -109,6 +125,27 @@ impl Shards {
 }
 
 impl Shard {
+    /// The first `most` records after that key, in the order of keys, that match.
+    fn first_matching(
+        &self,
+        filter: &Filter,
+        after: Option<&Key>,
+        most: usize,
+        now: Timestamp,
+    ) -> BTreeMap<&Key, &Record> {
+        let mut first = BTreeMap::new();
+        let behind = self.records.iter().filter(|(key, _)| after < Some(*key));
+        for (key, record) in behind.filter(|(key, record)| filter.matches(key, record, now)) {
+            if first.len() < most {
+                first.insert(key, record);
+            } else if let Some(last) = first.last_entry().filter(|last| key < *last.key()) {
+                last.remove();
+                first.insert(key, record);
+            }
+        }
+        first
+    }
+
     fn purge(&mut self, now: Timestamp, limit: usize) -> usize {
         let mut removed = 0;
         while removed < limit && self.gone_at.first().is_some_and(|(at, _)| *at <= now) {

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use idem_core::{
     Applied, BoxFuture, BoxStep, Change, Clock, Committed, Cursor, Durability, Error, ErrorKind,
-    Guarantees, Key, Look, Optimistic, Overlay, Page, Purged, Sharing, Space, Store, SystemClock,
-    Timestamp, Token, Values, optimistic, runtime,
+    Filter, Guarantees, Key, Look, Optimistic, Overlay, Page, Purged, Sharing, Space, Store,
+    SystemClock, Timestamp, Token, Values, optimistic, runtime,
 };
 
 use crate::{
@@ -240,12 +240,16 @@ impl Store for MemoryStore {
         self.0.value(space, name)
     }
 
-    async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
+    async fn list(
+        &self,
+        filter: &Filter,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, Error> {
         self.0.check_open()?;
         let now = self.0.clock.now();
         let after = after.map(Cursor::key).transpose()?;
-        let records = self.0.shards.records_after(after.as_ref(), limit.saturating_add(1));
-        Ok(Page::cut(records, limit, now))
+        Ok(self.0.shards.page(filter, after.as_ref(), limit, now))
     }
 
     async fn close(&self) -> Result<(), Error> {

@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use idem_core::{Error, ErrorKind, Key, Kind, Space};
+use idem_core::{Error, ErrorKind, Filter, Key, Kind, Space};
 
 /// The prefix of every key that a store uses.
 #[derive(Clone, Debug)]
@@ -56,16 +56,19 @@ impl Prefix {
         self.name(space.kind(), space.owner(), &[b":v:", name])
     }
 
-    /// The pattern of SCAN that every record's name matches, and some other names may.
-    pub(crate) fn records(&self) -> String {
-        let mut pattern = String::new();
-        for letter in self.0.chars() {
-            if matches!(letter, '*' | '?' | '[' | ']' | '\\' | '^') {
-                pattern.push('\\');
+    /// The pattern of SCAN that the name of every record matches whose key the filter shows, and some other names may.
+    pub(crate) fn records(&self, filter: &Filter) -> String {
+        let owner = match filter.only_namespace() {
+            Some(space) => {
+                char::from(tag(space.kind())).to_string() + &literal(&escape(space.owner()))
             }
-            pattern.push(letter);
-        }
-        pattern + ":{*}:r:*"
+            None => "*".to_string(),
+        };
+        let operation = match filter.only_operation() {
+            Some(operation) => format!("{}:{}:", operation.len(), literal(operation)),
+            None => String::new(),
+        };
+        format!("{}:{{{owner}}}:r:{operation}*", literal(&self.0))
     }
 
     /// The key whose record lies under `name`; none if that is no record's name.
@@ -96,6 +99,18 @@ fn tag(kind: Kind) -> u8 {
         Kind::Request => b't',
         Kind::Event => b'c',
     }
+}
+
+/// The pattern that this text alone matches.
+fn literal(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if matches!(letter, '*' | '?' | '[' | ']' | '\\' | '^') {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    pattern
 }
 
 fn escape(owner: &str) -> Cow<'_, str> {
@@ -183,7 +198,22 @@ mod tests {
 
     #[test]
     fn a_pattern_matches_its_prefix_alone() {
-        assert_eq!(Prefix::new("a*b?[c]\\").unwrap().records(), "a\\*b\\?\\[c\\]\\\\:{*}:r:*");
+        let prefix = Prefix::new("a*b?[c]\\").unwrap();
+        assert_eq!(prefix.records(&Filter::all()), "a\\*b\\?\\[c\\]\\\\:{*}:r:*");
+    }
+
+    #[test]
+    fn a_pattern_matches_its_namespace_and_operation_alone() {
+        let pattern = |filter| prefix().records(&filter);
+        let tenant = |tenant| Filter::all().tenant(tenant).unwrap();
+        assert_eq!(pattern(tenant("north")), "idem:{tnorth}:r:*");
+        assert_eq!(pattern(tenant("")), "idem:{t}:r:*");
+        assert_eq!(pattern(tenant("*?[^]\\{}%")), "idem:{t\\*\\?\\[\\^\\]\\\\%7B%7D%25}:r:*");
+        let events = Filter::all().in_namespace(&Space::consumer("north").unwrap());
+        assert_eq!(pattern(events), "idem:{cnorth}:r:*");
+        let orders = tenant("north").operation("order*").unwrap();
+        assert_eq!(pattern(orders), "idem:{tnorth}:r:6:order\\*:*");
+        assert_eq!(pattern(Filter::all().operation("{o}").unwrap()), "idem:{*}:r:3:{o}:*");
     }
 
     #[test]

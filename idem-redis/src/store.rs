@@ -9,9 +9,9 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use idem_core::{
-    BoxFuture, BoxStep, ClockSource, Committed, Cursor, Durability, Error, ErrorKind, Guarantees,
-    Key, Page, Purged, Record, Sharing, Space, State, Step, Store, SystemClock, Timestamp,
-    optimistic, runtime,
+    BoxFuture, BoxStep, ClockSource, Committed, Cursor, Durability, Error, ErrorKind, Filter,
+    Guarantees, Key, Page, Purged, Record, Sharing, Space, State, Step, Store, SystemClock,
+    Timestamp, optimistic, runtime,
 };
 
 use crate::{
@@ -147,9 +147,14 @@ impl Store for RedisStore {
         Ok(self.0.look_patiently(&name, &[]).await?.record)
     }
 
-    async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
+    async fn list(
+        &self,
+        filter: &Filter,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, Error> {
         let _open = self.0.enter()?;
-        sweep::list(&self.0, after, limit).await
+        sweep::list(&self.0, filter, after, limit).await
     }
 
     async fn close(&self) -> Result<(), Error> {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use idem_core::{Cursor, Error, ErrorKind, Key, Page, Purged, Record, Timestamp};
+use idem_core::{Cursor, Error, ErrorKind, Filter, Key, Page, Purged, Record, Timestamp};
 
 use crate::{
     inner::{Inner, decode, named},
@@ -81,16 +81,25 @@ fn bad_cursor(problem: &str) -> Error {
 /// A walk over the names of all records.
 struct Sweep<'s> {
     store: &'s Inner,
+    filter: &'s Filter,
+    /// What SCAN is asked for.
+    pattern: String,
     nodes: Vec<Node>,
     place: Option<Place>,
     /// How often a connection had been tried to be opened when the node's first batch came.
     tries: u64,
+    /// How many keys the servers were asked to look at.
+    looked_at: usize,
     /// Whether a server may have been started again meanwhile: it goes on elsewhere with the same cursor.
     may_have_missed: bool,
 }
 
 impl<'s> Sweep<'s> {
-    async fn start(store: &'s Inner, from: Option<&Cursor>) -> Result<Self, Error> {
+    async fn start(
+        store: &'s Inner,
+        filter: &'s Filter,
+        from: Option<&Cursor>,
+    ) -> Result<Self, Error> {
         let nodes = nodes::of(&store.link).await?;
         let place = match from {
             None => nodes.first().cloned().map(Place::start_of),
@@ -102,21 +111,32 @@ impl<'s> Sweep<'s> {
                 Some(place)
             }
         };
-        Ok(Self { store, nodes, place, tries: 0, may_have_missed: false })
+        let pattern = store.prefix.records(filter);
+        let (tries, looked_at, may_have_missed) = (0, 0, false);
+        Ok(Self { store, filter, pattern, nodes, place, tries, looked_at, may_have_missed })
     }
 
-    /// The next name; none at the end.
-    async fn next(&mut self) -> Result<Option<Vec<u8>>, Error> {
+    /// The next name of a record whose key matches; none at the end, and before a batch that would make `looked_at`
+    /// more than `most`.
+    async fn next(&mut self, most: usize) -> Result<Option<Vec<u8>>, Error> {
         while let Some(place) = &mut self.place {
             if let Some(name) = place.left.pop() {
-                return Ok(Some(name));
+                // A cursor may have come from a page of another filter.
+                if self.store.prefix.key(&name).is_some_and(|key| self.filter.matches_key(&key)) {
+                    return Ok(Some(name));
+                }
+                continue;
             }
             if place.is_last {
                 let node = self.nodes.iter().find(|node| **node > place.node);
                 self.place = node.cloned().map(Place::start_of);
                 continue;
             }
-            let (scan, names) = scan(self.store, &place.node, place.scan).await?;
+            if self.looked_at >= most {
+                return Ok(None);
+            }
+            let (scan, names) = scan(self.store, &place.node, &self.pattern, place.scan).await?;
+            self.looked_at += BATCH;
             let tries = self.store.link.tries();
             if place.scan == 0 {
                 self.tries = tries;
@@ -129,15 +149,27 @@ impl<'s> Sweep<'s> {
         Ok(None)
     }
 
-    /// The next names, at most so many and at most [`AT_ONCE`]; nothing at the end.
-    async fn take(&mut self, most: usize) -> Result<Vec<Vec<u8>>, Error> {
+    /// The next names, at most so many and at most [`AT_ONCE`]; nothing where [`Sweep::next`] has none.
+    async fn take(&mut self, count: usize, most: usize) -> Result<Vec<Vec<u8>>, Error> {
         let mut names = Vec::new();
-        while names.len() < most.min(AT_ONCE)
-            && let Some(name) = self.next().await?
+        while names.len() < count.min(AT_ONCE)
+            && let Some(name) = self.next(most).await?
         {
             names.push(name);
         }
         Ok(names)
+    }
+
+    /// Has names that were taken come again.
+    fn give_back(&mut self, names: Vec<Vec<u8>>) {
+        if self.place.is_none() && !names.is_empty() {
+            let end = |node| Place { is_last: true, ..Place::start_of(node) };
+            self.place = self.nodes.last().cloned().map(end);
+        }
+        if let Some(place) = &mut self.place {
+            // By whichever node they came: a record is asked for where it lies.
+            place.left.extend(names);
+        }
     }
 
     fn into_cursor(self) -> Option<Cursor> {
@@ -145,10 +177,15 @@ impl<'s> Sweep<'s> {
     }
 }
 
-/// One batch: where the next begins, 0 after the last, and the names of records in this one.
-async fn scan(store: &Inner, node: &Node, from: u64) -> Result<(u64, Vec<Vec<u8>>), Error> {
+/// One batch: where the next begins, 0 after the last, and the names in this one that match the pattern.
+async fn scan(
+    store: &Inner,
+    node: &Node,
+    pattern: &str,
+    from: u64,
+) -> Result<(u64, Vec<Vec<u8>>), Error> {
     let mut command = redis::cmd("SCAN");
-    command.arg(from).arg("MATCH").arg(store.prefix.records()).arg("COUNT").arg(BATCH);
+    command.arg(from).arg("MATCH").arg(pattern).arg("COUNT").arg(BATCH);
     let mut patience = store.link.patience();
     let answer = loop {
         match nodes::send(&store.link, node, &command).await {
@@ -158,8 +195,7 @@ async fn scan(store: &Inner, node: &Node, from: u64) -> Result<(u64, Vec<Vec<u8>
     };
     let batch: (u64, BTreeSet<Vec<u8>>) = redis::from_redis_value(answer)
         .map_err(|error| Error::nothing_done(ErrorKind::Store).with_source(error))?;
-    let is_record = |name: &Vec<u8>| store.prefix.key(name).is_some();
-    Ok((batch.0, batch.1.into_iter().filter(is_record).collect()))
+    Ok((batch.0, batch.1.into_iter().collect()))
 }
 
 /// A record and when it was seen.
@@ -189,26 +225,42 @@ async fn find(store: &Inner, name: Vec<u8>) -> Result<Option<Found>, Error> {
     Ok(record.map(|record| Found { key, name, record, head, now }))
 }
 
-/// At most `limit` records from a place on.
+/// At most `limit` records from a place on that the filter shows.
 pub(crate) async fn list(
     store: &Inner,
+    filter: &Filter,
     after: Option<&Cursor>,
     limit: usize,
 ) -> Result<Page, Error> {
-    let mut sweep = Sweep::start(store, after).await?;
+    let mut sweep = Sweep::start(store, filter, after).await?;
     let (mut records, mut now) = (Vec::new(), store.estimated_now());
     while records.len() < limit {
-        let names = sweep.take(limit - records.len()).await?;
+        // Of a state there may be few: one record at a time would take a round trip for each.
+        let wanted = limit - records.len();
+        let count = if filter.only_state().is_some() { AT_ONCE } else { wanted };
+        let most = Filter::MAX_SKIPPED.saturating_add(records.len());
+        let names = sweep.take(count, most).await?;
         if names.is_empty() {
-            return Ok(Page::new(records, None, now));
+            break;
         }
         let found = join_all(names.into_iter().map(|name| find(store, name))).await;
+        let mut left = Vec::new();
         for found in found.into_iter().filter_map(Result::transpose) {
             let found = found?;
+            if records.len() == limit {
+                left.push(found.name);
+                continue;
+            }
             now = found.now;
-            records.push((found.key, found.record?));
+            let record = found.record?;
+            if filter.matches(&found.key, &record, now) {
+                records.push((found.key, record));
+            }
         }
+        sweep.give_back(left);
     }
+    // What has changed its state since it was read is not shown in one that it has no more.
+    records.retain(|(key, record)| filter.matches(key, record, now));
     // A page of nothing leads nowhere.
     let next = if limit == 0 { None } else { sweep.into_cursor() };
     Ok(Page::new(records, next, now))
@@ -226,9 +278,10 @@ pub(crate) async fn purge(store: &Inner, limit: usize) -> Result<Purged, Error> 
 
 /// Removes what is due, and counts it; whether there may be more.
 async fn remove_due(store: &Inner, limit: usize, removed: &mut usize) -> Result<bool, Error> {
-    let mut sweep = Sweep::start(store, None).await?;
+    let all = Filter::all();
+    let mut sweep = Sweep::start(store, &all, None).await?;
     while *removed < limit {
-        let names = sweep.take(AT_ONCE).await?;
+        let names = sweep.take(AT_ONCE, usize::MAX).await?;
         if names.is_empty() {
             return Ok(sweep.may_have_missed);
         }

@@ -16,7 +16,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use idem_core::{Clock, Error, ErrorKind, HotValues, Key, Record, Space, SystemClock, runtime};
+use idem_core::{
+    Clock, Cursor, Error, ErrorKind, Filter, HotValues, Key, Page, Record, Space, SystemClock,
+    runtime,
+};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
@@ -148,27 +151,29 @@ impl Engine {
         Ok(value)
     }
 
-    /// The records that follow `after` in the order of their bytes, at most so many, durable.
-    pub(crate) async fn records_after(
+    /// The page after that cursor, in the order of the bytes of keys, durable.
+    pub(crate) async fn page(
         &self,
-        after: Option<&Key>,
+        filter: &Filter,
+        after: Option<&Cursor>,
         limit: usize,
-    ) -> Result<Vec<(Key, Record)>, Error> {
-        let records = self.read(|database| {
-            let records = match after {
-                // The first name that is larger: the key's own bytes are a part of it.
-                Some(key) => database.records.range([&*key.to_bytes(), &[0]].concat()..),
-                None => database.records.iter(),
-            };
-            let whole = records.filter_map(|entry| database.whole_record(entry).transpose());
+    ) -> Result<Page, Error> {
+        let ranges = filter.key_ranges(after)?;
+        let now = self.clock().now();
+        let page = self.read(|database| {
+            let mut trouble = None;
+            let records = &database.records;
+            let found = ranges.flat_map(|range| records.range::<&[u8], _>(range.bounds()));
+            let whole = found.filter_map(|entry| database.whole_record(entry).transpose());
             // Ends at the first error, which the engine would give for ever.
-            whole.take(limit).collect::<sled::Result<Vec<_>>>()
+            let found = whole.map_while(|entry| entry.map_err(|error| trouble = Some(error)).ok());
+            let entries =
+                found.map(|(name, stored)| Ok((names::key(&name)?, names::record(&name, &stored))));
+            let page = Page::collect(entries, filter, limit, now);
+            trouble.map_or(Ok(page), Err)
         })?;
         self.pending.wait_for_all().await?;
-        let parsed = records
-            .into_iter()
-            .map(|(name, stored)| Ok((names::key(&name)?, names::record(&name, &stored)?)));
-        parsed.collect()
+        page
     }
 
     /// Has the committer do a commit.

@@ -5,8 +5,8 @@ use std::{fmt, path::Path, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 use idem_core::{
-    BoxFuture, BoxStep, Committed, Cursor, Durability, Error, Guarantees, Key, Page, Purged,
-    Sharing, Space, Store, optimistic, runtime,
+    BoxFuture, BoxStep, Committed, Cursor, Durability, Error, Filter, Guarantees, Key, Page,
+    Purged, Sharing, Space, Store, optimistic, runtime,
 };
 
 use crate::{
@@ -144,11 +144,13 @@ impl Store for SledStore {
         self.engine().durable_value(space, name).await
     }
 
-    async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
-        let after = after.map(Cursor::key).transpose()?;
-        let now = self.engine().clock().now();
-        let records = self.engine().records_after(after.as_ref(), limit.saturating_add(1)).await?;
-        Ok(Page::cut(records, limit, now))
+    async fn list(
+        &self,
+        filter: &Filter,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, Error> {
+        self.engine().page(filter, after, limit).await
     }
 
     async fn close(&self) -> Result<(), Error> {

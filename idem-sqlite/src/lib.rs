@@ -76,6 +76,7 @@ mod failure;
 mod group;
 mod guard;
 mod job;
+mod list;
 mod location;
 mod novelty;
 mod options;

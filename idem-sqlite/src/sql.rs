@@ -24,7 +24,9 @@ pub(crate) struct Sql {
     pub(crate) last_token: String,
     pub(crate) set_token: String,
     pub(crate) due: String,
-    pub(crate) list: String,
+    pub(crate) list_all: String,
+    pub(crate) list_namespace: String,
+    pub(crate) list_operation: String,
     pub(crate) get: String,
     pub(crate) put: String,
     pub(crate) delete: String,
@@ -43,6 +45,7 @@ impl Sql {
         };
         let of_key = "kind = ?1 AND tenant = ?2 AND operation = ?3 AND key = ?4";
         let of_value = "kind = ?1 AND tenant = ?2 AND name = ?3";
+        let list = |of_part| salted(&listing(of_part));
         Self {
             begin: salted("BEGIN IMMEDIATE"),
             commit: salted("COMMIT"),
@@ -71,11 +74,9 @@ impl Sql {
                  AND (expires_at, kind, tenant, operation, key) > (?3, ?4, ?5, ?6, ?7)
                  ORDER BY expires_at, kind, tenant, operation, key LIMIT ?2",
             ),
-            list: salted(&format!(
-                "SELECT {COLUMNS}, kind, tenant, operation, key FROM main.idem_records
-                 WHERE (kind, tenant, operation, key) > (?1, ?2, ?3, ?4)
-                 ORDER BY kind, tenant, operation, key LIMIT ?5"
-            )),
+            list_all: list("(kind, tenant, operation, key) > (?1, ?2, ?3, ?4)"),
+            list_namespace: list("kind = ?1 AND tenant = ?2 AND (operation, key) > (?3, ?4)"),
+            list_operation: list("kind = ?1 AND tenant = ?2 AND operation = ?3 AND key > ?4"),
             get: salted(&format!(
                 "SELECT value, kind, tenant, name FROM main.idem_values WHERE {of_value}"
             )),
@@ -109,7 +110,7 @@ impl Sql {
     }
 
     /// The statements on idem's own tables.
-    pub(crate) fn on_tables(&self) -> [&str; 11] {
+    pub(crate) fn on_tables(&self) -> [&str; 13] {
         [
             &self.select,
             &self.insert,
@@ -118,10 +119,31 @@ impl Sql {
             &self.last_token,
             &self.set_token,
             &self.due,
-            &self.list,
+            &self.list_all,
+            &self.list_namespace,
+            &self.list_operation,
             &self.get,
             &self.put,
             &self.delete,
         ]
     }
+}
+
+/// The statement that goes through the records of a part of the table, in the order of keys.
+///
+/// ?5 is the operation and ?6 the state that is shown, or NULL; ?7 is the time. Of a record that is not shown it reads
+/// neither the result, which may be long, nor whether the rest is sound. A record without a state is damaged: it is
+/// shown, so that somebody is told.
+fn listing(of_part: &str) -> String {
+    let is_shown = "(?5 IS NULL OR operation = ?5) AND (?6 IS NULL OR ?6 IS coalesce(CASE
+        WHEN state = 'claimed' AND lease_until > ?7 THEN 'held'
+        WHEN expires_at <= ?7 THEN 'gone'
+        WHEN state = 'completed' THEN 'completed'
+        WHEN state = 'ended' OR state = 'claimed' AND lease_until <= ?7 THEN 'ended'
+        END, ?6))";
+    let columns = COLUMNS.replace("result", &format!("CASE WHEN {is_shown} THEN result END"));
+    format!(
+        "SELECT {columns}, kind, tenant, operation, key, {is_shown} FROM main.idem_records
+         WHERE {of_part} ORDER BY kind, tenant, operation, key"
+    )
 }

@@ -5,12 +5,13 @@ use std::{fmt, path::Path, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 use idem_core::{
-    BoxFuture, BoxStep, Committed, Cursor, Delays, Durability, Error, Guarantees, Key, Page,
-    Purged, Sharing, Space, Store, runtime,
+    BoxFuture, BoxStep, Committed, Cursor, Delays, Durability, Error, Filter, Guarantees, Key,
+    Page, Purged, Sharing, Space, Store, runtime,
 };
 
 use crate::{
-    SqliteBuilder, SqliteTransaction, Synchronous, engine::Engine, location::Location, purge::purge,
+    SqliteBuilder, SqliteTransaction, Synchronous, engine::Engine, list::list, location::Location,
+    purge::purge,
 };
 
 /// A store in a SQLite database that it shares with the user's own tables. A clone shares its connections.
@@ -116,9 +117,15 @@ impl Store for SqliteStore {
         self.engine().read(move |tables| tables.value(&space, &name)).await
     }
 
-    async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
-        let (after, now) = (after.cloned(), self.engine().config.options.clock.now());
-        self.engine().read(move |tables| tables.list(after.as_ref(), limit, now)).await
+    async fn list(
+        &self,
+        filter: &Filter,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, Error> {
+        let now = self.engine().config.options.clock.now();
+        let (filter, after) = (filter.clone(), after.map(Cursor::key).transpose()?);
+        self.engine().read(move |tables| list(tables, &filter, after.as_ref(), limit, now)).await
     }
 
     async fn close(&self) -> Result<(), Error> {

@@ -1,14 +1,12 @@
 //! Reading and writing idem's own tables, inside whatever transaction the connection is in.
 
 use bytes::Bytes;
-use idem_core::{Cursor, Error, Key, Page, Record, Space, Timestamp, Token};
+use idem_core::{Error, Key, Record, Space, Timestamp, Token};
 use rusqlite::{CachedStatement, Connection, params, types::ValueRef};
 
 use crate::{
     failure::{damaged, failed},
-    record::{
-        Columns, WIDTH, bears_from, column_of, damaged_at, is_of, key_of_row, of_row, token_of,
-    },
+    record::{Columns, bears_from, column_of, damaged_at, is_of, of_row, token_of},
     sql::Sql,
 };
 
@@ -117,36 +115,5 @@ impl<'c> Tables<'c> {
         let mut delete = self.prepare(&self.sql.delete)?;
         delete.execute((space.kind().as_str(), space.owner(), name))?;
         Ok(())
-    }
-
-    /// At most `limit` records after the one that the cursor names, in the order of keys.
-    pub(crate) fn list(
-        &self,
-        after: Option<&Cursor>,
-        limit: usize,
-        now: Timestamp,
-    ) -> Result<Page, Error> {
-        let after = after.map(Cursor::key).transpose()?;
-        let (kind, tenant, operation, request) = match &after {
-            Some(key) => (key.kind().as_str(), key.tenant(), key.operation(), key.request()),
-            None => ("", "", "", ""),
-        };
-        // One more than asked tells whether there is a next page.
-        let one_more = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
-        let mut list = self.prepare(&self.sql.list).map_err(failed)?;
-        let wanted = (kind, tenant, operation, request, one_more);
-        let mut rows = list.query(wanted).map_err(failed)?;
-        let mut records = Vec::new();
-        while let Some(row) = rows.next().map_err(failed)? {
-            if records.len() == limit {
-                // One more is there, which the next page shows, and tells if it is damaged.
-                let next = records.last().map(|(key, _): &(Key, Record)| Cursor::after(key));
-                return Ok(Page::new(records, next, now));
-            }
-            let key = key_of_row(row, WIDTH)?;
-            let record = of_row(row).map_err(|error| damaged_at(error, &key))?;
-            records.push((key, record));
-        }
-        Ok(Page::new(records, None, now))
     }
 }

@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use idem_core::{
-    Claim, ErrorKind, Idem, Key, ManualClock, Outcome, Request, State, Store, Timestamp, Token,
+    Claim, ErrorKind, Filter, Idem, Key, ManualClock, Outcome, Request, State, Store, Timestamp,
+    Token,
 };
 use idem_sqlite::{SqliteStore, create_tables, run_in};
 use rusqlite::{Connection, TransactionBehavior};
@@ -52,7 +53,7 @@ async fn the_first_versions_tables_are_brought_up_to_date() {
     let clock = ManualClock::at(at(2_000));
     let store = SqliteStore::builder().clock(clock.clone()).open(&path).await.unwrap();
     let idem = Idem::new(store);
-    let records = idem.store().list(None, 10).await.unwrap().records;
+    let records = idem.store().list(&Filter::all(), None, 10).await.unwrap().records;
     let shown: Vec<_> = records
         .iter()
         .map(|(key, record)| {

@@ -23,6 +23,7 @@ pub mod keeping_alive;
 pub mod keys;
 pub mod leases;
 pub mod lifecycle;
+pub mod listing;
 pub mod purge;
 pub mod rollback;
 mod till;
@@ -46,6 +47,7 @@ pub(crate) const SOURCES: &[(&str, &str)] = &[
     ("keys", include_str!("keys.rs")),
     ("leases", include_str!("leases.rs")),
     ("lifecycle", include_str!("lifecycle.rs")),
+    ("listing", include_str!("listing.rs")),
     ("purge", include_str!("purge.rs")),
     ("rollback", include_str!("rollback.rs")),
     ("ttl", include_str!("ttl.rs")),

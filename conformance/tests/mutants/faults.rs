@@ -373,6 +373,42 @@ faults! {
     /// A listing does not read the fingerprints.
     ListLeavesOutFingerprints: a_claim_is_stored_exactly,
 
+    // Filters of a listing.
+    /// The filter is taken and forgotten.
+    FilterIgnored: a_filter_shows_its_namespace_alone a_filter_shows_its_operation_alone a_filter_shows_each_state_to_the_millisecond filters_combine_and_their_pages_show_each_key_once,
+    /// Names under which a tenant's records lie are found by how they begin, and the tenant's does not end there.
+    FilterTenantByPrefix: a_filter_shows_its_namespace_alone,
+    /// A tenant is put into a pattern as it is.
+    FilterTenantByPattern: a_filter_shows_its_namespace_alone,
+    /// The column's collation ignores case.
+    FilterTenantWithoutCase: a_filter_shows_its_namespace_alone,
+    /// The default tenant is no condition.
+    FilterEmptyTenantIsAll: a_filter_shows_its_namespace_alone,
+    /// A consumer's events are shown as the requests of the tenant of its name.
+    FilterWithoutKind: a_filter_shows_its_namespace_alone,
+    /// Names under which an operation's records lie are found by how they begin.
+    FilterOperationByPrefix: a_filter_shows_its_operation_alone,
+    /// The operation is the second part of an index, and is looked at only behind the first.
+    FilterOperationNeedsATenant: a_filter_shows_its_operation_alone,
+    /// An event, which has no operation, is shown with any.
+    FilterShowsEventsOfAnyOperation: a_filter_shows_its_operation_alone,
+    /// States are those when the store was opened.
+    FilterStateByTheTimeOfOpening: a_filter_shows_each_state_to_the_millisecond,
+    /// A state lasts through the millisecond at which it ends.
+    FilterStateLate: a_filter_shows_each_state_to_the_millisecond,
+    /// A state ends a millisecond too early.
+    FilterStateEarly: a_filter_shows_each_state_to_the_millisecond,
+    /// What has expired has the state that it had.
+    FilterShowsWhatIsGone: a_filter_shows_each_state_to_the_millisecond,
+    /// A lease that was ended by name is held again when the clock is set back.
+    FilterGoesByTheLeasesEnd: a_filter_shows_each_state_to_the_millisecond,
+    /// What is no receipt is held.
+    FilterTakesTheEndedForHeld: a_filter_shows_each_state_to_the_millisecond,
+    /// The limit is applied first: a page of what does not match is short, and says that it is the last.
+    FilterAfterTheLimit: filters_combine_and_their_pages_show_each_key_once,
+    /// A cursor stands for the filter that made it, and so for none.
+    FilterOnTheFirstPageAlone: a_cursor_of_another_filter_shows_no_wrong_key,
+
     // Reports.
     /// A step that did not run is reported as one that did.
     AlwaysSaysItRan: a_completed_key_is_claimed_only_after_its_receipt,

@@ -1,6 +1,8 @@
 //! Purging and listing.
 
-use idem_core::{Cursor, Error, Key, Kind, Page, Phase, Purged, Record, State, Timestamp};
+use idem_core::{
+    Cursor, Error, Filter, Key, KeyState, Kind, Page, Phase, Purged, Record, State, Timestamp,
+};
 
 use crate::{
     engine::{Disk, Engine},
@@ -94,8 +96,65 @@ fn remove(
     }
 }
 
+/// Whether the filter shows a record.
+fn matches(
+    engine: &Engine,
+    filter: &Filter,
+    (key, record): &(Key, Record),
+    now: Timestamp,
+) -> bool {
+    let fault = engine.fault;
+    let is_in_namespace = filter.only_namespace().is_none_or(|space| {
+        let (tenant, owner) = (key.tenant(), space.owner());
+        let is_owner = match fault {
+            Some(Fault::FilterTenantByPrefix) => tenant.starts_with(owner),
+            Some(Fault::FilterTenantByPattern) => {
+                let (head, rest) = owner.split_once('*').unwrap_or((owner, ""));
+                tenant == owner
+                    || owner.contains('*') && rest.is_empty() && tenant.starts_with(head)
+            }
+            Some(Fault::FilterTenantWithoutCase) => tenant.eq_ignore_ascii_case(owner),
+            Some(Fault::FilterEmptyTenantIsAll) => tenant == owner || owner.is_empty(),
+            _ => tenant == owner,
+        };
+        is_owner && (key.kind() == space.kind() || fault == Some(Fault::FilterWithoutKind))
+    });
+    let is_operation = filter.only_operation().is_none_or(|operation| match fault {
+        Some(Fault::FilterOperationByPrefix) => key.operation().starts_with(operation),
+        Some(Fault::FilterOperationNeedsATenant) if filter.only_namespace().is_none() => true,
+        Some(Fault::FilterShowsEventsOfAnyOperation) if key.kind() == Kind::Event => true,
+        _ => key.operation() == operation,
+    });
+    let millis = now.as_millis();
+    let now = match fault {
+        Some(Fault::FilterStateByTheTimeOfOpening) => engine.opened_at,
+        Some(Fault::FilterStateLate) => Timestamp::from_millis(millis - 1),
+        Some(Fault::FilterStateEarly) => Timestamp::from_millis(millis + 1),
+        _ => now,
+    };
+    let state = match (fault, &record.state) {
+        (Some(Fault::FilterShowsWhatIsGone), State::Completed { .. }) => Some(KeyState::Completed),
+        (Some(Fault::FilterShowsWhatIsGone), State::Claimed { .. }) => {
+            KeyState::of(record, now).or(Some(KeyState::Ended))
+        }
+        (Some(Fault::FilterGoesByTheLeasesEnd), State::Claimed { until, .. }) if now < *until => {
+            Some(KeyState::Held)
+        }
+        (Some(Fault::FilterTakesTheEndedForHeld), State::Claimed { .. }) => {
+            KeyState::of(record, now).and(Some(KeyState::Held))
+        }
+        _ => KeyState::of(record, now),
+    };
+    is_in_namespace && is_operation && filter.only_state().is_none_or(|only| state == Some(only))
+}
+
 /// A page of records in the order of their scopes.
-pub(crate) fn list(engine: &Engine, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
+pub(crate) fn list(
+    engine: &Engine,
+    filter: &Filter,
+    after: Option<&Cursor>,
+    limit: usize,
+) -> Result<Page, Error> {
     if !engine.has(Fault::ReadsAfterClose) {
         engine.check_open()?;
     }
@@ -106,6 +165,10 @@ pub(crate) fn list(engine: &Engine, after: Option<&Cursor>, limit: usize) -> Res
     if engine.has(Fault::ListByOffset) {
         return by_offset(engine, after, limit, now);
     }
+    let is_ignored = engine.has(Fault::FilterIgnored)
+        || engine.has(Fault::FilterOnTheFirstPageAlone) && after.is_some();
+    let is_late = engine.has(Fault::FilterAfterTheLimit);
+    let is_wanted = |record: &(Key, Record)| is_ignored || matches(engine, filter, record, now);
     let last = after.map(Cursor::key).transpose()?;
     let scope = last.as_ref().map(|key| engine.scope(key));
     let disk = engine.disk();
@@ -130,10 +193,13 @@ pub(crate) fn list(engine: &Engine, after: Option<&Cursor>, limit: usize) -> Res
         Some(Fault::ListCutAtAHundred) => limit.min(100),
         _ => limit,
     };
-    let mut found = disk.after(scope.as_deref()).filter(|record| is_shown(record));
+    let found = disk.after(scope.as_deref()).filter(|record| is_shown(record));
+    let mut found = found.filter(|record| is_late || is_wanted(record));
     let fresh = found.by_ref().skip(skipped).take(most - usize::from(again.is_some()));
-    let page: Vec<_> = again.into_iter().chain(fresh).collect();
+    let mut page: Vec<_> = again.into_iter().chain(fresh).collect();
     let is_cut = engine.has(Fault::ListCutAtAHundred) && page.len() == 100;
+    page.retain(|record| is_wanted(record));
+    let is_cut = is_cut || is_late && page.len() < limit;
     let has_more = found.next().is_some() && !engine.has(Fault::ListEndsAfterAPage) && !is_cut;
     let next = page.last().filter(|_| has_more).map(|(key, _)| Cursor::after(key));
     Ok(Page::new(page.into_iter().map(shown).collect(), next, now))

@@ -9,9 +9,9 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use idem_core::{
-    BoxFuture, BoxStep, Change, Committed, Cursor, Durability, Error, ErrorKind, Guarantees, Key,
-    Kind, Look, MISREAD_LIMIT, Page, Purged, RACE_LIMIT, Record, Sharing, Space, Step, Store,
-    Timestamp, Token, Transaction, run_step, runtime,
+    BoxFuture, BoxStep, Change, Committed, Cursor, Durability, Error, ErrorKind, Filter,
+    Guarantees, Key, Kind, Look, MISREAD_LIMIT, Page, Purged, RACE_LIMIT, Record, Sharing, Space,
+    Step, Store, Timestamp, Token, Transaction, run_step, runtime,
 };
 use tokio::{runtime::Handle, task::yield_now};
 
@@ -335,8 +335,13 @@ impl Store for Reference {
         Ok(lock(&self.values).entry(place).or_insert(value).clone())
     }
 
-    async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
-        pages::list(&self.engine, after, limit)
+    async fn list(
+        &self,
+        filter: &Filter,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, Error> {
+        pages::list(&self.engine, filter, after, limit)
     }
 
     async fn close(&self) -> Result<(), Error> {

@@ -6,12 +6,12 @@
 
 mod attempt;
 
-use std::{io::ErrorKind::StorageFull, ops::Bound, sync::Arc, time::Duration};
+use std::{io::ErrorKind::StorageFull, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use idem_core::{
-    BoxFuture, BoxStep, Certainty, Clock, Committed, Cursor, Durability, Error, ErrorKind,
+    BoxFuture, BoxStep, Certainty, Clock, Committed, Cursor, Durability, Error, ErrorKind, Filter,
     Guarantees, Key, Page, Purged, Record, Sharing, Space, Store, optimistic, runtime,
 };
 use parking_lot::RwLock;
@@ -115,17 +115,17 @@ impl Store for RedbStore {
         self.read(|reader| get(reader, VALUES, &space.to_bytes(name)))
     }
 
-    async fn list(&self, after: Option<&Cursor>, limit: usize) -> Result<Page> {
-        let after = after.map(Cursor::key).transpose()?.map(|key| key.to_bytes());
-        let start = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    async fn list(&self, filter: &Filter, after: Option<&Cursor>, limit: usize) -> Result<Page> {
         self.read(|reader| {
             let records = reader.open_table(RECORDS).map_err(failed)?;
-            let range = records.range::<&[u8]>((start, Bound::Unbounded)).map_err(failed)?;
-            let read = range.take(limit.saturating_add(1)).map(|entry| {
+            let ranges = filter.key_ranges(after)?;
+            let ranges = ranges.map(|range| records.range::<&[u8]>(range.bounds()));
+            let ranges = ranges.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+            let entries = ranges.into_iter().flatten().map(|entry| {
                 let (key, record) = entry.map_err(failed)?;
-                Ok((Key::from_bytes(key.value())?, Record::from_slice(record.value())?))
+                Ok((Key::from_bytes(key.value())?, Record::from_slice(record.value())))
             });
-            Ok(Page::cut(read.collect::<Result<_>>()?, limit, self.clock.now()))
+            Page::collect(entries, filter, limit, self.clock.now())
         })
     }
 

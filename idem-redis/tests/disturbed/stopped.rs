@@ -3,7 +3,7 @@
 use std::{env, time::Duration};
 
 use idem_conformance::child::{Child, hear, say};
-use idem_core::{Error, ErrorKind, LeaseError, Outcome, State, Store, Token};
+use idem_core::{Error, ErrorKind, Filter, LeaseError, Outcome, State, Store, Token};
 use idem_redis::{RedisStore, testing::Server};
 
 use crate::setup::*;
@@ -61,7 +61,7 @@ async fn who_was_stopped_past_its_lease_is_told_so_and_changes_nothing() {
     assert_eq!(lease.took_over().map(Token::as_u64), Some(token));
     assert!(lease.token().as_u64() > token);
     assert_eq!(lease.complete("the other's".to_string()).await.unwrap(), "the other's");
-    let record = idem.store().list(None, 10).await.unwrap().records;
+    let record = idem.store().list(&Filter::all(), None, 10).await.unwrap().records;
     assert!(child.is_silent(), "it stands still");
 
     child.signal("CONT");
@@ -69,7 +69,7 @@ async fn who_was_stopped_past_its_lease_is_told_so_and_changes_nothing() {
         assert_eq!(child.said(what), "true", "{what} is refused as lost");
     }
     child.said("ended");
-    assert_eq!(idem.store().list(None, 10).await.unwrap().records, record);
+    assert_eq!(idem.store().list(&Filter::all(), None, 10).await.unwrap().records, record);
     assert!(
         matches!(record[..], [(_, ref record)] if matches!(record.state, State::Completed { .. }))
     );
