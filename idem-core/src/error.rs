@@ -334,7 +334,7 @@ impl fmt::Display for Error {
             }
             ErrorKind::Busy { waited } => write!(
                 f,
-                "the store was busy, or not ready, for {waited:?}: see the source, try again, or raise its \
+                "the store was busy, or not ready, for {waited:?}: try again, keep effects short, or raise its \
                  timeout"
             ),
             ErrorKind::Contended { attempts } => write!(

@@ -17,6 +17,14 @@ use crate::{SqliteStore, failure, schema, sql::Sql, tables::Tables, turns};
 /// One set of texts for all: nothing is guarded on a connection that is not the store's.
 static SQL: LazyLock<Sql> = LazyLock::new(Sql::new);
 
+/// Who may be in the way of a transaction that begins, and what to do.
+const LOCKED: &str = "another process or connection holds the write lock: have it commit sooner, or raise this \
+                      connection's busy timeout";
+
+/// Who may be in the way of a transaction that has begun, and what to do.
+const OVERTAKEN: &str = "another connection writes, or has written since this transaction read: roll it back, and begin \
+                         it by `idem_sqlite::begin`";
+
 /// Begins a transaction that has the write lock, for [`run_in`].
 ///
 /// Waits for the lock as long as the connection's busy timeout says, in turn with the stores that share the file. By
@@ -28,7 +36,10 @@ static SQL: LazyLock<Sql> = LazyLock::new(Sql::new);
 /// [`ErrorKind::Busy`] if others have the lock until the timeout; the engine's own.
 pub fn begin(connection: &mut Connection) -> Result<Transaction<'_>, Error> {
     let start = Instant::now();
-    turns::begin(connection).map_err(|error| failure::timed(error, start.elapsed()))
+    turns::begin(connection).map_err(|error| match failure::is_busy(&error) {
+        true => failure::busy(start.elapsed(), LOCKED, error),
+        false => failure::failed(error),
+    })
 }
 
 /// Runs a request inside a transaction that the caller has, as [`Idem::execute`] does inside the store's.
@@ -181,9 +192,7 @@ fn ended(source: Option<Error>) -> Error {
 fn lock(transaction: &Transaction<'_>) -> Result<(), Error> {
     let missing = |error: rusqlite::Error| {
         if failure::is_busy(&error) {
-            let overtaken = "another connection writes, or has written since this transaction read: \
-                             roll it back and begin it by BEGIN IMMEDIATE";
-            return failure::busy(Duration::ZERO).with_source(overtaken);
+            return failure::busy(Duration::ZERO, OVERTAKEN, error);
         }
         if !failure::is_misfit(&error) {
             return failure::failed(error);

@@ -136,7 +136,7 @@ impl Engine {
     fn refuse_overdue(&self) {
         let patience = self.config.options.busy_timeout;
         while let Some(job) = self.queue.overdue(patience) {
-            job.refuse(failure::busy(patience));
+            job.refuse(failure::busy(patience, failure::QUEUED, None));
         }
     }
 
@@ -223,7 +223,7 @@ impl Engine {
     /// # Errors
     /// [`ErrorKind::Busy`] if something is still under way after `patience`; the store stays closed to calls.
     pub(crate) fn close(&self, patience: Option<Duration>) -> Result<(), Error> {
-        let busy = || failure::busy(patience.unwrap_or_default());
+        let busy = || failure::busy(patience.unwrap_or_default(), failure::UNDER_WAY, None);
         self.queue.close(patience).map_err(|Waited| busy())?;
         self.checkpoints.close();
         if let Some(readers) = &self.readers {

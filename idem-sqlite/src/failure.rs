@@ -9,7 +9,7 @@ use rusqlite::ErrorCode;
 pub(crate) fn failed(error: rusqlite::Error) -> Error {
     let kind = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            ErrorKind::Busy { waited: Duration::ZERO }
+            return busy(Duration::ZERO, LOCKED, error);
         }
         Some(ErrorCode::DiskFull) => ErrorKind::Full,
         Some(ErrorCode::DatabaseCorrupt) => damage("the engine finds the file malformed"),
@@ -19,14 +19,50 @@ pub(crate) fn failed(error: rusqlite::Error) -> Error {
     Error::nothing_done(kind).with_source(error)
 }
 
-/// The error of a call that waited so long for a lock.
-pub(crate) fn busy(waited: Duration) -> Error {
-    Error::nothing_done(ErrorKind::Busy { waited })
+/// Who may hold the write lock, and what to do.
+pub(crate) const LOCKED: &str = "another process or connection holds the write lock: have it commit sooner, or raise \
+                                 `SqliteBuilder::busy_timeout`";
+
+/// Who may be in front of a call of this store, and what to do.
+pub(crate) const QUEUED: &str = "effects of other callers, or the write lock of another process or connection, came \
+                                 first: keep effects short, or raise `SqliteBuilder::busy_timeout`";
+
+/// What may keep a store from closing, and what to do.
+pub(crate) const UNDER_WAY: &str = "an effect, or another process's write lock that a call waits for, is still under \
+                                    way: close again when it has ended";
+
+/// The error of a call that waited so long: who may have been in the way, and the engine's own error if there is one.
+pub(crate) fn busy(
+    waited: Duration,
+    why: &'static str,
+    error: impl Into<Option<rusqlite::Error>>,
+) -> Error {
+    let blocked = Blocked { why, error: error.into() };
+    Error::nothing_done(ErrorKind::Busy { waited }).with_source(blocked)
 }
 
 /// As [`failed`], of a call that waited so long.
 pub(crate) fn timed(error: rusqlite::Error, waited: Duration) -> Error {
-    if is_busy(&error) { busy(waited).with_source(error) } else { failed(error) }
+    if is_busy(&error) { busy(waited, LOCKED, error) } else { failed(error) }
+}
+
+/// What was in the way of a call.
+#[derive(Debug)]
+struct Blocked {
+    why: &'static str,
+    error: Option<rusqlite::Error>,
+}
+
+impl fmt::Display for Blocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.why)
+    }
+}
+
+impl std::error::Error for Blocked {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.as_ref().map(|error| error as _)
+    }
 }
 
 /// The error of a call whose commit failed in a way that may be found committed.

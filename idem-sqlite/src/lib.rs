@@ -71,6 +71,7 @@ mod borrowed;
 mod checkpoint;
 #[cfg(test)]
 mod countdown;
+mod diagnosis;
 mod engine;
 mod failure;
 mod group;

@@ -10,6 +10,8 @@ use std::{
 use idem_core::{Error, ErrorKind};
 use rusqlite::{Connection, OpenFlags};
 
+use crate::diagnosis;
+
 /// Where a store's database is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
@@ -50,8 +52,12 @@ impl Location {
         }
     }
 
-    pub(crate) fn is_folder(&self) -> bool {
-        matches!(self, Self::File(path) if path.is_dir())
+    /// What keeps it from being opened.
+    pub(crate) fn diagnosis(&self) -> String {
+        match self {
+            Self::File(path) => diagnosis::of(path),
+            Self::Memory(_) => "the engine failed".to_string(),
+        }
     }
 
     pub(crate) fn is_memory(&self) -> bool {

@@ -1,12 +1,12 @@
 //! Connections that only read, on the caller's thread.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use idem_core::{Error, ErrorKind};
 use parking_lot::{Mutex, RwLock};
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 
-use crate::{failure::failed, options::Config, sql::Sql, tables::Tables};
+use crate::{failure::failed, options::Config, schema, sql::Sql, tables::Tables};
 
 /// Connections kept open when nobody reads.
 const KEPT: usize = 16;
@@ -37,7 +37,12 @@ impl Readers {
         let kept = idle.lock().pop();
         let connection = match kept {
             Some(connection) => connection,
-            None => self.open().map_err(failed)?,
+            None => self.open().map_err(|error| match error.sqlite_error_code() {
+                Some(ErrorCode::CannotOpen) => {
+                    schema::explain(&self.config.location, error, Duration::ZERO)
+                }
+                _ => failed(error),
+            })?,
         };
         let result = work(Tables { connection: &connection, sql: &self.sql });
         if result.is_ok() {

@@ -265,21 +265,17 @@ fn explain_tables(location: &Location, error: rusqlite::Error, waited: Duration)
     location.cannot_open(problem, error)
 }
 
-fn explain(location: &Location, error: rusqlite::Error, waited: Duration) -> Error {
+/// Why the database is not to be had.
+pub(crate) fn explain(location: &Location, error: rusqlite::Error, waited: Duration) -> Error {
     let problem = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            let locked = location.cannot_open("another process holds it", error);
-            return failure::busy(waited).with_source(locked);
+            return failure::busy(waited, failure::LOCKED, error);
         }
         Some(ErrorCode::NotADatabase) => "it is not a database: give another path",
-        Some(ErrorCode::CannotOpen) if location.is_folder() => {
-            "it is a folder: give the path of a file in it"
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+            return location.cannot_open(&location.diagnosis(), error);
         }
-        Some(ErrorCode::CannotOpen) => "give a path in a folder that exists and may be written to",
         Some(ErrorCode::DatabaseCorrupt) => "it is damaged: restore it",
-        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
-            "it cannot be written: give it write permission"
-        }
         Some(ErrorCode::DiskFull) => "the disk is full: make room",
         _ => "the engine failed",
     };

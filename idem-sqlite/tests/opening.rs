@@ -43,6 +43,26 @@ async fn what_is_no_database_is_refused_by_its_path_and_left_as_it_was() {
 }
 
 #[tokio::test]
+async fn what_keeps_a_database_from_being_opened_is_named() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("store.db");
+    let idem = opened(&path).await.unwrap();
+    idem.close().await.unwrap();
+    for suffix in ["-wal", "-shm"] {
+        let companion = folder.path().join(format!("store.db{suffix}"));
+        fs::create_dir(&companion).unwrap();
+        let refused = problem(SqliteStore::open(&path).await);
+        assert!(refused.contains(&format!("store.db{suffix} is not a file")), "{refused}");
+        fs::remove_dir(&companion).unwrap();
+    }
+    opened(&path).await.unwrap();
+    let refused = problem(SqliteStore::open(path.join("store.db")).await);
+    assert!(refused.contains("store.db is not a folder"), "{refused}");
+    let refused = problem(SqliteStore::open(folder.path().join("missing/store.db")).await);
+    assert!(refused.contains("missing does not exist: create it"), "{refused}");
+}
+
+#[tokio::test]
 async fn a_path_that_names_no_file_is_refused() {
     let Err(error) = SqliteStore::open("").await else { panic!("nothing is no file") };
     assert!(matches!(error.kind(), ErrorKind::InvalidSetting { field: "path", .. }), "{error}");

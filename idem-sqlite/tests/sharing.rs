@@ -138,6 +138,7 @@ async fn an_effect_that_closes_or_drops_its_own_store_elsewhere_ends() {
         let closed = std::thread::spawn(move || runtime.block_on(closing.close()));
         let error = closed.join().expect("it does not panic").unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Busy { .. }), "{error:?}");
+        assert!(error.with_causes().to_string().contains("close again"), "{error:?}");
         Ok(())
     };
     let outcome = idem.execute(&request("a"), effect).await;
@@ -162,6 +163,8 @@ async fn a_foreign_lock_is_waited_for_up_to_the_timeout_and_nothing_is_done() {
     assert!(matches!(error.kind(), ErrorKind::Busy { .. }), "{error:?}");
     assert_eq!(error.certainty(), Certainty::NothingDone);
     assert!(start.elapsed() >= Duration::from_millis(200), "it waits as long as it may");
+    let told = error.with_causes().to_string();
+    assert!(told.contains("another process") && told.contains("busy_timeout"), "{told}");
     let replayed = idem.execute(&request("before"), nothing).await.unwrap();
     assert_eq!(replayed, Outcome::Replayed(()), "a replay needs no lock");
     foreign.execute_batch("COMMIT").unwrap();

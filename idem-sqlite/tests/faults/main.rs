@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(unix)]
 
+mod descriptors;
 mod files;
 mod fresh;
 mod image;
