@@ -155,7 +155,7 @@ fn checkpoint(connection: &Connection, pragma: &str) -> rusqlite::Result<(i32, i
 }
 
 fn open(config: &Config) -> rusqlite::Result<Connection> {
-    let connection = config.location.connect()?;
+    let connection = config.connect()?;
     connection.busy_timeout(RESTART_PATIENCE)?;
     schema::configure(&connection, config.options.synchronous)?;
     Ok(connection)

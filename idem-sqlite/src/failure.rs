@@ -5,8 +5,14 @@ use std::{fmt, sync::Arc, time::Duration};
 use idem_core::{Certainty, Error, ErrorKind};
 use rusqlite::ErrorCode;
 
+use crate::on_connect;
+
 /// The error of a call that did nothing, since the engine failed like this.
 pub(crate) fn failed(error: rusqlite::Error) -> Error {
+    let error = match on_connect::failed(error) {
+        Ok(failed) => return failed,
+        Err(error) => error,
+    };
     let kind = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             return busy(Duration::ZERO, LOCKED, error);

@@ -80,6 +80,7 @@ mod job;
 mod list;
 mod location;
 mod novelty;
+mod on_connect;
 mod options;
 mod purge;
 mod queue;

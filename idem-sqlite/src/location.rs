@@ -4,7 +4,6 @@ use std::{
     fmt, fs,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
 };
 
 use idem_core::{Error, ErrorKind};
@@ -64,16 +63,7 @@ impl Location {
         matches!(self, Self::Memory(_))
     }
 
-    /// A connection to a database that exists: one that was moved away must not come back empty.
-    ///
-    /// It waits for nobody.
-    pub(crate) fn connect(&self) -> rusqlite::Result<Connection> {
-        let connection = self.connect_with(OpenFlags::empty())?;
-        connection.busy_timeout(Duration::ZERO)?;
-        Ok(connection)
-    }
-
-    pub(crate) fn connect_with(&self, more: OpenFlags) -> rusqlite::Result<Connection> {
+    pub(crate) fn connect(&self, more: OpenFlags) -> rusqlite::Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
         match self {
             Self::File(path) => Connection::open_with_flags(path, flags),

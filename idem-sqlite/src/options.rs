@@ -3,8 +3,13 @@
 use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use idem_core::{Clock, Error, ErrorKind, Span, SystemClock};
+use rusqlite::{Connection, OpenFlags};
 
-use crate::{SqliteStore, location::Location};
+use crate::{
+    SqliteStore,
+    location::Location,
+    on_connect::{self, OnConnect},
+};
 
 /// When a commit is written through to the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -26,6 +31,7 @@ pub struct SqliteBuilder {
     pub(crate) busy_timeout: Duration,
     pub(crate) dedicated_writer: bool,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) on_connect: Option<OnConnect>,
 }
 
 impl fmt::Debug for SqliteBuilder {
@@ -45,6 +51,7 @@ impl Default for SqliteBuilder {
             busy_timeout: Duration::from_secs(5),
             dedicated_writer: false,
             clock: Arc::new(SystemClock),
+            on_connect: None,
         }
     }
 }
@@ -75,6 +82,49 @@ impl SqliteBuilder {
     /// The clock that decides. The system's unless told.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Prepares each connection that the store opens, also those that it opens later: for functions, collations and
+    /// pragmas of your own, or a key of an encrypted database.
+    ///
+    /// It runs before the store uses the connection, on any thread, and must not wait. What the store needs it sets
+    /// afterwards: the write-ahead log, the locking mode, syncs, foreign keys, its busy timeout, its hooks and its
+    /// authorizer. The bindings have functions and collations behind features of their own: name `rusqlite` in your
+    /// `Cargo.toml` with those that you need.
+    ///
+    /// A later call replaces an earlier one. If it returns an error, panics or leaves a transaction open, whoever needs
+    /// the connection gets [`ErrorKind::CannotOpen`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use idem_core::{Idem, Key, Request};
+    /// use idem_sqlite::{SqliteStore, rusqlite::functions::FunctionFlags};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("orders.db");
+    /// let builder = SqliteStore::builder().on_connect(|connection| {
+    ///     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+    ///     connection.create_scalar_function("with_tax", 1, flags, |args| {
+    ///         Ok(args.get::<i64>(0)? * 119 / 100)
+    ///     })
+    /// });
+    /// let idem = Idem::new(builder.open(&path).await?);
+    /// let request = Request::new(Key::new("north", "web-order", "intent-a")?);
+    /// let outcome = idem
+    ///     .execute(&request, |tx| {
+    ///         let gross: i64 = tx.query_row("SELECT with_tax(100)", [], |row| row.get(0))?;
+    ///         Ok(gross)
+    ///     })
+    ///     .await?;
+    /// assert_eq!(outcome.result(), Some(119));
+    /// # Ok(()) }
+    /// ```
+    pub fn on_connect(
+        mut self,
+        on_connect: impl Fn(&Connection) -> rusqlite::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        self.on_connect = Some(Arc::new(on_connect));
         self
     }
 
@@ -109,6 +159,20 @@ impl SqliteBuilder {
             .await?
     }
 
+    /// A connection as the user wants it, which waits so long for locks.
+    pub(crate) fn connect(
+        &self,
+        location: &Location,
+        more: OpenFlags,
+        patience: Duration,
+    ) -> rusqlite::Result<Connection> {
+        let connection = location.connect(more)?;
+        connection.busy_timeout(patience)?;
+        on_connect::run(self.on_connect.as_ref(), &connection, location)?;
+        connection.busy_timeout(patience)?;
+        Ok(connection)
+    }
+
     fn check(&self) -> Result<(), Error> {
         let field = "busy timeout";
         let millis = Span::new(field, self.busy_timeout)?.as_millis();
@@ -128,4 +192,13 @@ impl SqliteBuilder {
 pub(crate) struct Config {
     pub(crate) location: Location,
     pub(crate) options: SqliteBuilder,
+}
+
+impl Config {
+    /// A connection to a database that exists: one that was moved away must not come back empty.
+    ///
+    /// It waits for nobody.
+    pub(crate) fn connect(&self) -> rusqlite::Result<Connection> {
+        self.options.connect(&self.location, OpenFlags::empty(), Duration::ZERO)
+    }
 }

@@ -69,7 +69,7 @@ impl Readers {
     }
 
     fn open(&self) -> rusqlite::Result<Connection> {
-        let connection = self.config.location.connect()?;
+        let connection = self.config.connect()?;
         connection.pragma_update(None, "query_only", true)?;
         Ok(connection)
     }

@@ -7,7 +7,7 @@ const TRANSACTION: &str =
 
 const DATABASES: &str = "use tables of the store's own database";
 
-const PRAGMA: &str = "it would outlive the effect: use a connection of your own";
+const PRAGMA: &str = "it would outlive the effect: set it in `SqliteBuilder::on_connect`, or use a connection of your own";
 
 const TEMPORARY: &str =
     "it would outlive the effect: use a table of your own, or a common table expression";

@@ -6,7 +6,7 @@ use idem_core::{Error, ErrorKind};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, types::Value};
 
 use crate::{
-    SqliteBuilder, Synchronous, failure, location::Location, options::Config, sql::Sql,
+    SqliteBuilder, Synchronous, failure, location::Location, on_connect, options::Config, sql::Sql,
     tables::Tables, turns,
 };
 
@@ -68,8 +68,8 @@ UPDATE idem_version SET version = 2;
 pub(crate) fn open(location: &Location, options: &SqliteBuilder) -> Result<Connection, Error> {
     let busy_timeout = options.busy_timeout;
     let explain = |error| explain(location, error, busy_timeout);
-    let connection = location.connect_with(OpenFlags::SQLITE_OPEN_CREATE).map_err(explain)?;
-    connection.busy_timeout(busy_timeout).map_err(explain)?;
+    let create = OpenFlags::SQLITE_OPEN_CREATE;
+    let connection = options.connect(location, create, busy_timeout).map_err(explain)?;
     let found = version(&connection).map_err(explain)?;
     check_version(found, location)?;
     if connection.is_readonly("main").map_err(explain)? {
@@ -107,7 +107,7 @@ pub(crate) fn reopen(config: &Config) -> rusqlite::Result<Connection> {
         let message = "an effect broke the only connection to the database in memory";
         return Err(rusqlite::Error::SqliteFailure(gone, Some(message.to_string())));
     }
-    let connection = config.location.connect()?;
+    let connection = config.connect()?;
     configure(&connection, config.options.synchronous)?;
     Ok(connection)
 }
@@ -267,6 +267,10 @@ fn explain_tables(location: &Location, error: rusqlite::Error, waited: Duration)
 
 /// Why the database is not to be had.
 pub(crate) fn explain(location: &Location, error: rusqlite::Error, waited: Duration) -> Error {
+    let error = match on_connect::failed(error) {
+        Ok(failed) => return failed,
+        Err(error) => error,
+    };
     let problem = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             return failure::busy(waited, failure::LOCKED, error);

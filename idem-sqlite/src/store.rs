@@ -28,6 +28,10 @@ use crate::{
 ///
 /// So a caller may run its neighbours' effects too, for 5 milliseconds and the rest of the last one.
 ///
+/// An effect must not count on the thread that it runs on. There may be no async runtime on it: with tokio,
+/// `Handle::current()` then panics. Task-local and thread-local values may be those of another caller, or none.
+/// Take what the effect needs into its closure.
+///
 /// # Closing
 /// [`Store::close`] waits for what is under way and returns when the file is let go; or with
 /// [`ErrorKind::Busy`](idem_core::ErrorKind::Busy) after the busy timeout, and then the file is let go when it is called again or the last
