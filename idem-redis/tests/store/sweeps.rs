@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use idem_core::{Cursor, ErrorKind, ManualClock, Outcome, Request, Timestamp, consumer::Recorder};
+use idem_core::{
+    Cursor, ErrorKind, Filter, KeyState, ManualClock, Outcome, Request, Timestamp,
+    consumer::Recorder,
+};
 use idem_redis::{RedisBuilder, RedisStore, testing::Server};
 
 use crate::setup::*;
@@ -89,6 +92,78 @@ async fn a_cursor_that_is_none_of_the_stores_is_refused() {
     // Names in it that are no records of this store's show nothing, and harm nothing.
     let foreign = Cursor(Bytes::from_static(b"only\n0\n1\n\0\0\0\x05other\0\0\0\x02\xff\xfe"));
     assert_eq!(idem.list(Some(&foreign), 10).await.unwrap().records, []);
+}
+
+#[tokio::test]
+async fn a_page_looks_at_a_bounded_number_of_names() {
+    let server = Server::start().unwrap();
+    let idem = open(&server.url()).await;
+    put_first(&idem, "k").await;
+    let fill = "for i = 1, 30000 do redis.call('SET', 'other:' .. i, '') end";
+    server.command(&["EVAL", fill, "0"]).unwrap();
+    let north = Filter::all().tenant("north").unwrap();
+    for (filter, count) in [
+        (north.clone(), 1),
+        (north.clone().state(KeyState::Completed), 1),
+        (north.state(KeyState::Held), 0),
+        (Filter::all().tenant("nobody").unwrap(), 0),
+    ] {
+        let (mut shown, mut after, mut pages) = (0, None, 0);
+        loop {
+            let page = idem.list_where(&filter, after.as_ref(), 100).await.unwrap();
+            shown += page.records.len();
+            pages += 1;
+            assert!(pages < 100, "a listing must end");
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        assert_eq!(shown, count, "{filter:?}");
+        assert!(pages > 1, "{filter:?} in {pages} pages");
+    }
+}
+
+/// Names that were taken for a page and did not fit into it come with the next.
+#[tokio::test]
+async fn a_page_of_a_state_loses_no_name_that_was_looked_at() {
+    let server = Server::start().unwrap();
+    let (_, builder) = by_hand();
+    let idem = open_with(builder, &server.url()).await;
+    fill(&idem, 300).await;
+    let completed = Filter::all().state(KeyState::Completed);
+    for limit in [1, 100, 127, 128, 129, 299, 300, 301] {
+        let (mut shown, mut after) = (Vec::new(), None);
+        loop {
+            let page = idem.list_where(&completed, after.as_ref(), limit).await.unwrap();
+            assert!(page.records.len() <= limit);
+            shown.extend(page.records.into_iter().map(|(key, _)| key));
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        let count = shown.len();
+        shown.sort();
+        shown.dedup();
+        assert_eq!((shown.len(), count), (300, 300), "in pages of {limit}");
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_record_is_told_to_whoever_lists_its_tenant() {
+    let server = Server::start().unwrap();
+    let idem = open(&server.url()).await;
+    put_first(&idem, "k").await;
+    server.command(&["SET", "idem:{tnorth*}:r:5:order:a", "odd"]).unwrap();
+    let of = |tenant| Filter::all().tenant(tenant).unwrap();
+    assert_eq!(idem.list_where(&of("north"), None, 10).await.unwrap().records.len(), 1);
+    for filter in [of("north*"), of("north*").state(KeyState::Held)] {
+        let error = idem.list_where(&filter, None, 10).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Damaged { .. }), "{error:?}");
+    }
+    let other = of("north*").operation("other").unwrap();
+    assert_eq!(idem.list_where(&other, None, 10).await.unwrap().records, []);
 }
 
 #[tokio::test]
