@@ -35,8 +35,9 @@ use crate::{
 /// [`optimistic`](crate::optimistic); so does one whose lock an effect had better not hold. Then it passes the suite of
 /// the crate `idem-conformance`, whose first page goes through a whole backend step by step.
 ///
-/// A store of bytes keeps [`Record::to_bytes`] under [`Key::to_bytes`], and values under [`Space::to_bytes`]. A call may
-/// block its thread for as long as the engine reads or commits, never for an effect of another caller without a bound.
+/// A store of bytes keeps [`Record::to_bytes`] under [`Key::to_bytes`], and values under [`Space::to_bytes`]; it lists by
+/// [`Filter::key_ranges`] and [`Page::collect`]. A call may block its thread for as long as the engine reads or commits,
+/// never for an effect of another caller without a bound.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// What an effect writes through: portable by its trait, native by its own methods.

@@ -63,6 +63,10 @@
 //! started again between two pages: then begin a listing anew. A purge whose connection was opened again says that there
 //! may be more. After a lost answer it may count what another purge removed.
 //!
+//! A [`Filter`](idem_core::Filter) becomes SCAN's pattern: the server itself leaves out other tenants and operations, but
+//! looks at all its keys for that, about 10 000 for each page; in a cluster every primary does. A state is decided here,
+//! so a page reads the records of every other state as well.
+//!
 //! # Damage
 //! Records bear a checksum. One that was changed or cut, or that another type lies in place of, is an error of every
 //! call that meets it ([`ErrorKind::Damaged`](idem_core::ErrorKind::Damaged), with the server's key), and never a new

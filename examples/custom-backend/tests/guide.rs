@@ -11,7 +11,7 @@ const FILES: [&str; 3] = [
 fn what_the_guide_shows_is_in_the_files() {
     let blocks: Vec<&str> =
         GUIDE.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(blocks.len(), 6, "the guide's blocks must be found");
+    assert_eq!(blocks.len(), 7, "the guide's blocks must be found");
     for block in blocks {
         let is_shown = FILES.iter().any(|file| file.contains(block));
         assert!(is_shown, "the guide must show what the example has, not\n{block}");
