@@ -181,6 +181,8 @@ macro_rules! __cases {
                 every_path_agrees_when_an_ended_lease_is_gone
                 a_renewed_lease_is_kept_as_long_from_its_end
                 a_lease_that_was_ended_stays_so_when_the_clock_is_set_back
+                a_clock_that_was_set_back_loses_no_evidence
+                a_takeover_keeps_the_evidence_as_long_as_before
                 no_renewal_revives_a_lease_that_was_ended
                 a_released_lease_that_took_over_is_ended
                 a_claim_that_refuses_to_take_over_writes_nothing

@@ -109,10 +109,11 @@ impl Draft {
     #[must_use]
     pub fn gone_at(&self, now: Timestamp) -> Option<Timestamp> {
         let ends_at = self.ends_at.at(now)?;
-        match (self.token, self.keep) {
-            (DraftToken::None, _) => Some(ends_at),
-            (DraftToken::Kept(_) | DraftToken::Next, Retention::For(span)) => ends_at.after(span),
-            (DraftToken::Kept(_) | DraftToken::Next, Retention::Forever) => None,
+        match self.token {
+            DraftToken::None => Some(ends_at),
+            DraftToken::Kept(_) | DraftToken::Next => {
+                self.keep.gone_at(self.created_at.at(now)?, ends_at)
+            }
         }
     }
 

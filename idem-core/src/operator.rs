@@ -79,6 +79,9 @@ impl<S: Store> Idem<S> {
     /// step fails with [`ErrorKind::LeaseLost`](crate::ErrorKind::LeaseLost). The holder's work goes on until then: only
     /// the fencing token keeps it from what the lease protects.
     ///
+    /// Who [waits](crate::Request::wait_for) for the key through this front, or a clone, is woken. Through the holder's
+    /// own front, if that is another, it is woken when the holder's next step fails, or when the lease's time has passed.
+    ///
     /// # Errors
     /// The store's own.
     ///

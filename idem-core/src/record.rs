@@ -102,11 +102,13 @@ pub enum State {
 
 impl Record {
     /// From when on the record counts as none, and purging removes it; none for never.
+    ///
+    /// That of a lease counts from its end, and never from before its claim: an end that was written by a clock that had
+    /// been set back must not lose the evidence when the clock is right again.
     #[must_use]
     pub fn gone_at(&self) -> Option<Timestamp> {
         match self.state {
-            State::Claimed { until, keep: Retention::For(span), .. } => until.after(span),
-            State::Claimed { keep: Retention::Forever, .. } => None,
+            State::Claimed { until, keep, .. } => keep.gone_at(self.created_at, until),
             State::Completed { expires_at, .. } => expires_at,
         }
     }
@@ -215,6 +217,18 @@ mod tests {
         assert!(matches!(error.kind(), ErrorKind::Damaged { .. }), "{error:?}");
         assert_eq!(token(1 << 63), None);
         assert_eq!(token((1 << 63) - 1), Some(Token::MAX));
+    }
+
+    #[test]
+    fn an_end_before_the_claim_does_not_shorten_how_long_it_is_kept() {
+        let keep = Retention::For(Span::new("retention", Duration::from_millis(20)).unwrap());
+        for (until, gone_at) in [(-1_000, 25), (4, 25), (5, 25), (6, 26)] {
+            let (token, until, is_ended) = (Token(1), at(until), true);
+            let state = State::Claimed { token, took_over: None, until, is_ended, keep };
+            let (fingerprint, attempt, created_at) = (None, Uuid::nil(), at(5));
+            let record = Record { fingerprint, attempt, created_at, state };
+            assert_eq!(record.gone_at(), Some(at(gone_at)));
+        }
     }
 
     #[test]

@@ -136,6 +136,23 @@ impl Retention {
     /// What a receipt gets unless told: 24 hours.
     pub const DEFAULT: Self = Self::For(Span(24 * 60 * 60 * 1000));
 
+    /// The longer of the two.
+    #[must_use]
+    pub fn longer(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::For(one), Self::For(other)) => Self::For(one.max(other)),
+            _ => Self::Forever,
+        }
+    }
+
+    /// When the record of a lease is gone that was claimed and ended then; none for never.
+    pub(crate) fn gone_at(self, claimed: Timestamp, ended: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::For(span) => ended.max(claimed).after(span),
+            Self::Forever => None,
+        }
+    }
+
     /// When a receipt that starts at `now` expires; none for never.
     ///
     /// # Errors

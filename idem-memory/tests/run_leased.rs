@@ -3,7 +3,7 @@
 // Helpers of tests are no tests to the lint.
 #![allow(clippy::unwrap_used)]
 
-use std::{io, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use idem_core::{
     Claim, EffectError, ErrorKind, Idem, Key, LeaseTerms, LeasedOutcome, ManualClock, OnFailure,
@@ -121,6 +121,7 @@ async fn terms_that_make_no_sense_are_refused_before_the_claim() {
         (LeaseTerms::new(LEASE).keep_alive(LEASE / 2 + second, LEASE), "interval"),
         (LeaseTerms::new(LEASE).keep_alive(Duration::ZERO, LEASE), "interval"),
         (LeaseTerms::new(LEASE).keep_alive(LEASE / 3, Duration::ZERO), "ceiling"),
+        (LeaseTerms::new(LEASE).keep_alive(LEASE / 3, LEASE - second), "ceiling"),
         (LeaseTerms::new(Duration::ZERO), "lease"),
     ] {
         let work = |_| async { panic!("it must not run") };
@@ -192,4 +193,24 @@ async fn outcomes_convert_and_give_back_what_has_no_counterpart() {
     assert_eq!(Outcome::try_from(claim(request()).await).unwrap(), Outcome::Replayed(7));
     let leased = LeasedOutcome::from(Outcome::Replayed(7));
     assert!(matches!(leased, LeasedOutcome::Replayed(7)));
+}
+
+#[tokio::test]
+async fn a_waiter_is_woken_when_its_holder_finds_the_lease_lost() {
+    let clock = ManualClock::at(at(0));
+    let store = Arc::new(MemoryStore::builder().clock(clock.clone()).build());
+    let (idem, elsewhere) = (Idem::new(Arc::clone(&store)), Idem::new(store));
+    let mut lease = idem.claim::<u64>(&request(), LEASE).await.unwrap().lease().unwrap();
+    let waiting = tokio::spawn({
+        let idem = idem.clone();
+        async move { idem.execute(&request().wait_for(10 * LEASE), |_| Ok(8)).await.unwrap() }
+    });
+    // The wait as a whole, and until the lease ends.
+    while clock.sleepers() < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(elsewhere.end_held(request().key()).await.unwrap(), Some(lease.token()));
+    assert!(lease.renew(LEASE).await.is_err());
+    assert_eq!(waiting.await.unwrap(), Outcome::Created(8));
+    lease.abandon();
 }

@@ -99,7 +99,8 @@ if change == 'set' then
   if token == '-' then
     stays = tonumber(life)
   elseif keep ~= '-' then
-    stays = tonumber(life) + tonumber(keep)
+    -- Never from before the claim, whatever a clock that was set back says of the end.
+    stays = math.max(tonumber(life), 0) + tonumber(keep)
   end
   if stays and grace ~= '' then
     local gone_at = tonumber(created_at) + stays + tonumber(grace)

@@ -209,7 +209,7 @@ mod tests {
         let connection = tables();
         fill(&connection, "a", 1);
         fill(&connection, "b", 1);
-        for odd in ["state = 'odd'", "state = 'claimed', lease_until = NULL, token = 7"] {
+        for odd in ["state = 'odd'", "state = 'claimed', lease_end = NULL, token = 7"] {
             let sql = format!("UPDATE idem_records SET {odd} WHERE tenant = 'a'");
             connection.execute(&sql, ()).unwrap();
             for state in KeyState::ALL {

@@ -12,7 +12,7 @@ use crate::failure::{damaged, failed};
 
 /// The columns of a record, in the order in which [`of_row`] reads them.
 pub(crate) const COLUMNS: &str =
-    "state, created_at, expires_at, lease_until, token, took_over, attempt, fingerprint, result";
+    "state, created_at, expires_at, lease_end, token, took_over, attempt, fingerprint, result";
 
 /// The record in a row whose first columns are [`COLUMNS`].
 pub(crate) fn of_row(row: &Row<'_>) -> Result<Record, Error> {
@@ -30,7 +30,7 @@ pub(crate) fn of_row(row: &Row<'_>) -> Result<Record, Error> {
         }
         "completed" => State::Completed { result: result_of(row)?, expires_at },
         "claimed" | "ended" => {
-            let until = time(3)?.ok_or_else(needed("lease_until"))?;
+            let until = time(3)?.ok_or_else(needed("lease_end"))?;
             State::Claimed {
                 token: token_of(column_of(row, 4)?)?,
                 took_over: column_of::<Option<i64>>(row, 5)?
@@ -38,7 +38,7 @@ pub(crate) fn of_row(row: &Row<'_>) -> Result<Record, Error> {
                     .transpose()?,
                 until,
                 is_ended: state == "ended",
-                keep: kept_after(until, expires_at)?,
+                keep: kept_after(until.max(created_at), expires_at)?,
             }
         }
         _ => return Err(damaged("a record has an unknown state")),
@@ -52,7 +52,7 @@ pub(crate) fn of_row(row: &Row<'_>) -> Result<Record, Error> {
     })
 }
 
-/// How long a lease that ends at `until` is kept, if it is kept until `expires_at`.
+/// How long a lease is kept that is kept until `expires_at`, counted from `until`.
 fn kept_after(until: Timestamp, expires_at: Option<Timestamp>) -> Result<Retention, Error> {
     let Some(expires_at) = expires_at else { return Ok(Retention::Forever) };
     let keep = expires_at.as_millis().checked_sub(until.as_millis()).and_then(Span::from_millis);
@@ -135,7 +135,7 @@ pub(crate) struct Columns<'r> {
     pub(crate) state: &'static str,
     pub(crate) created_at: i64,
     pub(crate) expires_at: Option<i64>,
-    pub(crate) lease_until: Option<i64>,
+    pub(crate) lease_end: Option<i64>,
     pub(crate) token: Option<i64>,
     pub(crate) took_over: Option<i64>,
     pub(crate) attempt: [u8; 16],
@@ -147,7 +147,7 @@ impl<'r> Columns<'r> {
     pub(crate) fn of(record: &'r Record) -> Self {
         // Tokens are below 2^63, so none of them turns negative here.
         let number = |token: Token| token.as_u64().cast_signed();
-        let (state, lease_until, token, took_over) = match record.state {
+        let (state, lease_end, token, took_over) = match record.state {
             State::Completed { .. } => ("completed", None, None, None),
             State::Claimed { token, took_over, until, is_ended, .. } => {
                 let state = if is_ended { "ended" } else { "claimed" };
@@ -162,7 +162,7 @@ impl<'r> Columns<'r> {
             state,
             created_at: record.created_at.as_millis(),
             expires_at: record.gone_at().map(Timestamp::as_millis),
-            lease_until,
+            lease_end,
             token,
             took_over,
             attempt: record.attempt.into_bytes(),

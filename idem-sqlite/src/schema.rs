@@ -32,7 +32,7 @@ CREATE TABLE idem_records (
     state TEXT NOT NULL,       -- 'completed', 'claimed', or 'ended': a claim that was ended by name
     created_at INTEGER NOT NULL, -- this and all times: milliseconds since 1970-01-01 UTC
     expires_at INTEGER,        -- from then on the row counts as none; NULL: never
-    lease_until INTEGER,       -- of a claim: when its lease ends, or ended
+    lease_end INTEGER,       -- of a claim: when its lease ends, or ended
     token INTEGER,             -- of a claim
     took_over INTEGER,         -- of a claim: the token of the one that it took over, if it did
     attempt BLOB NOT NULL,     -- a UUID
@@ -51,14 +51,16 @@ CREATE TABLE idem_values (
 ";
 
 /// Makes tables of version 1 those of version 2: these keep a lease that ended for as long from its end, and have a state
-/// for one that was ended by name, whose end was its start.
+/// for one that was ended by name, whose end was its start. The column has another name, so that every statement of a
+/// process which still runs the older version fails: it would write by the older rules.
 const FROM_1: &str = "
 ALTER TABLE idem_records ADD COLUMN took_over INTEGER;
 UPDATE idem_records SET
     state = CASE WHEN lease_until = created_at THEN 'ended' ELSE state END,
-    expires_at = CASE WHEN lease_until <= 9223372036854775807 - (expires_at - created_at)
-        THEN lease_until + (expires_at - created_at) END
+    expires_at = CASE WHEN max(lease_until, created_at) <= 9223372036854775807 - (expires_at - created_at)
+        THEN max(lease_until, created_at) + (expires_at - created_at) END
     WHERE state = 'claimed';
+ALTER TABLE idem_records RENAME COLUMN lease_until TO lease_end;
 UPDATE idem_version SET version = 2;
 ";
 

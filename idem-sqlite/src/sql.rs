@@ -136,10 +136,10 @@ impl Sql {
 /// shown, so that somebody is told.
 fn listing(of_part: &str) -> String {
     let is_shown = "(?5 IS NULL OR operation = ?5) AND (?6 IS NULL OR ?6 IS coalesce(CASE
-        WHEN state = 'claimed' AND lease_until > ?7 THEN 'held'
+        WHEN state = 'claimed' AND lease_end > ?7 THEN 'held'
         WHEN expires_at <= ?7 THEN 'gone'
         WHEN state = 'completed' THEN 'completed'
-        WHEN state = 'ended' OR state = 'claimed' AND lease_until <= ?7 THEN 'ended'
+        WHEN state = 'ended' OR state = 'claimed' AND lease_end <= ?7 THEN 'ended'
         END, ?6))";
     let columns = COLUMNS.replace("result", &format!("CASE WHEN {is_shown} THEN result END"));
     format!(

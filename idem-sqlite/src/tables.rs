@@ -66,7 +66,7 @@ impl<'c> Tables<'c> {
             row.state,
             row.created_at,
             row.expires_at,
-            row.lease_until,
+            row.lease_end,
             row.token,
             row.took_over,
             row.attempt,

@@ -109,3 +109,18 @@ fn a_borrowed_connection_to_old_tables_is_told_what_to_do() {
     create_tables(&mut connection).unwrap();
     assert_eq!(run(&mut connection).unwrap(), Outcome::Created(1));
 }
+
+#[tokio::test]
+async fn statements_of_the_older_version_fail_once_the_tables_are_up_to_date() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("old.db");
+    let old = Connection::open(&path).unwrap();
+    old.execute_batch(VERSION_1).unwrap();
+    // Prepared before, as a process has them that still runs.
+    let columns = "state, created_at, expires_at, lease_until, token, attempt, fingerprint, result";
+    let mut select = old.prepare(&format!("SELECT {columns} FROM idem_records")).unwrap();
+    assert!(select.query([]).unwrap().next().unwrap().is_some());
+    SqliteStore::open(&path).await.unwrap();
+    assert!(select.query([]).unwrap().next().is_err());
+    assert!(old.prepare("UPDATE idem_records SET lease_until = 1").is_err());
+}

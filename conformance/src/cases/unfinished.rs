@@ -139,6 +139,49 @@ pub async fn a_lease_that_was_ended_stays_so_when_the_clock_is_set_back<F: Fixtu
     }
 }
 
+/// 78. An end, or a renewal, by a clock that was set back far is no reason to lose the evidence when the clock is right.
+pub async fn a_clock_that_was_set_back_loses_no_evidence<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    for name in ["end", "renew"] {
+        setup.clock.set(start_plus(0));
+        let mut lease = acquired(&setup.idem, &request(name, "p")).await;
+        let token = lease.token();
+        setup.clock.set(start_plus(-3_600_000));
+        if name == "end" {
+            lease.end().await.unwrap();
+        } else {
+            lease.renew(HELD_FOR).await.unwrap();
+            lease.abandon();
+        }
+        setup.clock.set(start_plus(KEPT - 1));
+        assert_eq!(setup.idem.purge(10).await.unwrap(), Purged::new(0, false), "{name}");
+        assert_eq!(refused(&setup.idem, &request(name, "q")).await, Outcome::Conflict, "{name}");
+        assert_eq!(refusing(&setup.idem, name).await.0, token, "{name}");
+        setup.clock.set(start_plus(KEPT));
+        let next = acquired(&setup.idem, &request(name, "q")).await;
+        assert_eq!(next.took_over(), None, "{name}: it is kept from the claim on, at least");
+        next.release().await.unwrap();
+    }
+}
+
+/// 62. Taking over with a shorter retention does not shorten how long the evidence is kept.
+pub async fn a_takeover_keeps_the_evidence_as_long_as_before<F: Fixture>() {
+    let setup = Setup::<F>::new().await;
+    ended(&setup, &request("a", "p"), true, 0).await;
+    let brief = request("a", "p").retain(Duration::from_millis(1));
+    let second = acquired(&setup.idem, &brief).await;
+    let token = second.token();
+    second.release().await.unwrap();
+    setup.clock.set(start_plus(KEPT - 1));
+    assert_eq!(refusing(&setup.idem, "a").await, (token, start_plus(0)));
+    setup.clock.set(start_plus(KEPT));
+    let next = acquired(&setup.idem, &request("a", "p")).await;
+    assert_eq!(next.took_over(), None);
+    // The receipt lives as long as its own request says.
+    next.complete(7).await.unwrap();
+    assert_eq!(setup.receipt(&key("a")).await.expires_at, Some(start_plus(2 * KEPT)));
+}
+
 /// 78. A holder whose lease was ended by another cannot renew it, also by a clock that was set back.
 pub async fn no_renewal_revives_a_lease_that_was_ended<F: Fixture>() {
     let setup = Setup::<F>::new().await;

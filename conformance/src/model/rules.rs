@@ -24,8 +24,18 @@ impl Record {
             State::Completed { expires_at: Some(end), .. } if end <= now => Phase::Gone,
             State::Completed { .. } => Phase::Live,
             State::Claimed { until, is_ended: false, .. } if now < until => Phase::Live,
-            State::Claimed { until, keep: Some(keep), .. } if until + keep <= now => Phase::Gone,
+            State::Claimed { .. } if self.gone_at().is_some_and(|end| end <= now) => Phase::Gone,
             State::Claimed { .. } => Phase::Ended,
+        }
+    }
+
+    /// When there is no claim any more; never counted from before its start.
+    fn gone_at(&self) -> Option<Millis> {
+        match self.state {
+            State::Claimed { until, keep, .. } => {
+                keep.map(|keep| until.max(self.created_at) + keep)
+            }
+            State::Completed { expires_at, .. } => expires_at,
         }
     }
 
@@ -33,8 +43,8 @@ impl Record {
     pub(super) fn ends(&self) -> Vec<Millis> {
         match self.state {
             State::Completed { expires_at, .. } => expires_at.into_iter().collect(),
-            State::Claimed { until, keep, .. } => {
-                [Some(until), keep.map(|keep| until + keep)].into_iter().flatten().collect()
+            State::Claimed { until, .. } => {
+                [Some(until), self.gone_at()].into_iter().flatten().collect()
             }
         }
     }
@@ -158,18 +168,20 @@ impl Rules {
         if let Found::Told(answer) = self.find(key, print, now) {
             return Ok(answer);
         }
-        let took_over = match self.record(key) {
-            Some(record) if record.phase(now) == Phase::Ended => match record.state {
-                State::Claimed { lease, until, .. } if refuses => {
-                    return Ok(Answer::Unfinished { lease, ended_at: until });
-                }
-                State::Claimed { lease, .. } => Some(lease),
-                State::Completed { .. } => None,
-            },
-            _ => None,
-        };
         let until = now + lease;
-        let keep = retain.end(until)?.map(|end| end - until);
+        let mut keep = retain.end(until)?.map(|end| end - until);
+        let mut took_over = None;
+        if let Some(record) = self.record(key)
+            && record.phase(now) == Phase::Ended
+            && let State::Claimed { lease, until, keep: before, .. } = record.state
+        {
+            if refuses {
+                return Ok(Answer::Unfinished { lease, ended_at: until });
+            }
+            took_over = Some(lease);
+            // The longer one.
+            keep = keep.zip(before).map(|(one, other)| one.max(other));
+        }
         let state = State::Claimed { lease: number, took_over, until, is_ended: false, keep };
         self.set(key, Record { print, created_at: now, state }, None);
         self.granted[key as usize] = Some(number);
@@ -178,9 +190,11 @@ impl Rules {
 
     /// Undoes a claim that nobody was told of.
     fn take_back(&mut self, held: Held, now: Millis) -> Answer {
-        match self.record(held.key).map(|record| &record.state) {
-            Some(State::Claimed { lease, took_over, is_ended, .. })
-                if *lease == held.lease && !(took_over.is_some() && *is_ended) =>
+        let Some(record) = self.record(held.key) else { return Answer::Lost };
+        match (&record.state, record.phase(now)) {
+            (State::Claimed { lease, took_over, .. }, Phase::Live | Phase::Ended)
+                if *lease == held.lease
+                    && (took_over.is_none() || record.phase(now) == Phase::Live) =>
             {
                 self.let_go(held.key, now);
                 Answer::Released

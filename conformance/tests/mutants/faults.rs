@@ -258,6 +258,10 @@ faults! {
     ClaimLosesItsKeep: a_claim_is_stored_exactly,
     /// A claim is kept a millisecond less than it must be.
     KeptOneLess: every_path_agrees_when_an_ended_lease_is_gone a_claim_is_stored_exactly,
+    /// How long a claim is kept counts from an end that a clock which was set back wrote.
+    KeptFromAnEndBeforeTheClaim: a_clock_that_was_set_back_loses_no_evidence,
+    /// Taking over keeps the record only as long as the new request says.
+    KeptAsTheTakerSays: a_takeover_keeps_the_evidence_as_long_as_before,
     /// How long a claim is kept counts from the claim: renewing and ending it do not move that.
     KeptFromTheClaim: a_renewed_lease_is_kept_as_long_from_its_end every_path_agrees_when_an_ended_lease_is_gone,
     /// A claim is kept no longer than its lease.

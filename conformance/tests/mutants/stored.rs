@@ -92,6 +92,12 @@ pub(crate) fn stamped(
             Some(Fault::ClaimLosesItsKeep) if is_claim => *keep = Retention::Forever,
             Some(Fault::ClaimKeptAsLease) if is_claim => *keep = kept(1),
             Some(Fault::KeptOneLess) if is_claim => *keep = kept(millis_of(*keep) - 1),
+            Some(Fault::KeptFromAnEndBeforeTheClaim) if *until < record.created_at => {
+                let lost = record.created_at.as_millis() - until.as_millis();
+                *keep = kept((millis_of(*keep) - lost).max(1));
+            }
+            // The shortest retention of the case at hand is a millisecond.
+            Some(Fault::KeptAsTheTakerSays) if is_claim && took_over.is_some() => *keep = kept(1),
             // What was written at the claim stays, and is read as an instant.
             Some(Fault::KeptFromTheClaim) if is_extend || is_end => {
                 let was = before.and_then(self::until).unwrap_or(*until);

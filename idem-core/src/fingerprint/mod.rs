@@ -59,9 +59,9 @@ const ENCODED_LEN: usize = 1 + DIGEST_LEN;
 ///
 /// # What changes it by accident
 ///
-/// * A **`HashSet`** has another order in each process. It is refused; use a `BTreeSet`. A `Vec` that was collected
-///   from a `HashSet` or a `HashMap` cannot be told from any other: sort it. A `HashMap` that is serialized as a map is
-///   sorted here.
+/// * A **`HashSet`** has another order in each process. It is refused where serde shows its type; use a `BTreeSet`. Serde
+///   does not show it behind `#[serde(transparent)]`, `untagged` and `into`, in a `Cow`, a cell or a lock, nor in a `Vec`
+///   that was collected from it: sort there. A `HashMap` that is serialized as a map is sorted here.
 /// * A **new field** changes the fingerprint of every request, also if it is `None`, which is `null`. Requests that are
 ///   retried across a deployment then conflict with themselves. Skip the field while it has no value
 ///   (`#[serde(skip_serializing_if = "Option::is_none")]`), and deploy a field that is always there when old keys
@@ -115,7 +115,7 @@ impl Fingerprint {
     /// * [`FingerprintError::NonFinite`] for NaN and the infinities.
     /// * [`FingerprintError::DuplicateMember`] if a map has a key twice.
     /// * [`FingerprintError::TooDeep`] beyond the nesting limit.
-    /// * [`FingerprintError::Unordered`] for a `HashSet`, at any depth.
+    /// * [`FingerprintError::Unordered`] for a `HashSet` that serde shows as one, at any depth.
     /// * [`FingerprintError::Serialize`] if the value's own `Serialize`
     ///   implementation fails, or misuses the serializer.
     /// * The errors of [`of_json`](Self::of_json) for a

@@ -390,6 +390,8 @@ impl<S: Store + 'static> Held<S> {
             let rule = "the record after a completion must be the completed one";
             return Error::new(ErrorKind::Contract(rule), Certainty::Unknown);
         }
+        // Who waits here for this lease need not wait any longer.
+        self.idem.waiting().let_go(self.request.key(), self.token);
         self.doubted(Error::nothing_done(ErrorKind::LeaseLost { token: self.token }))
     }
 }

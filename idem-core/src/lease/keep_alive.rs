@@ -62,18 +62,15 @@ impl<S: Store + 'static, T> Lease<S, T> {
         }
     }
 
-    /// As [`Lease::keep_alive`], just after the claim: the first renewal comes after the interval, unless the lease is
-    /// to be cut.
+    /// As [`Lease::keep_alive`], just after the claim of a lease that ends before the ceiling: the first renewal comes
+    /// after the interval.
     pub(super) async fn keep_alive_from_claim<W: Future>(
         &mut self,
         Renewal { every, ceiling }: Renewal,
         work: W,
-    ) -> Result<KeptAlive<W::Output>, Error> {
+    ) -> KeptAlive<W::Output> {
         let last = Last::In(ceiling).at(self.held.claimed_at());
-        if self.held.ends_at() > last {
-            self.held.prolong(Last::At(last)).await?;
-        }
-        Ok(self.held.keep_alive_until(last, every, work).await)
+        self.held.keep_alive_until(last, every, work).await
     }
 }
 

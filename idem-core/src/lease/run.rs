@@ -260,7 +260,7 @@ impl<S: Store + 'static> Idem<S> {
             let done = match renewal {
                 None => work.await,
                 Some(renewal) => {
-                    let kept = held.keep_alive_from_claim(renewal, work).await?;
+                    let kept = held.keep_alive_from_claim(renewal, work).await;
                     patience = self.store().sleep(terms.lease());
                     kept.output
                 }

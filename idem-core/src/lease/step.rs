@@ -6,7 +6,8 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::{
-    Change, Error, Fingerprint, Record, Request, Retention, Span, State, Step, Timestamp, Token,
+    Change, Error, Fingerprint, Phase, Record, Request, Retention, Span, State, Step, Timestamp,
+    Token,
     decision::{Verdict, holds, judge},
 };
 
@@ -45,11 +46,15 @@ impl<Tx: ?Sized> Step<Tx> for Acquire {
         record: Option<&Record>,
         now: Timestamp,
     ) -> Result<Change, Error> {
-        let Self { fingerprint, retention, lease, attempt, .. } = *self;
-        let took_over = match judge(record, fingerprint.as_ref(), now) {
-            Verdict::TakeOver(before) => Some(before.token),
-            _ => None,
-        };
+        let Self { fingerprint, mut retention, lease, attempt, .. } = *self;
+        let mut took_over = None;
+        if let (Verdict::TakeOver(before), Some(State::Claimed { keep, .. })) =
+            (judge(record, fingerprint.as_ref(), now), record.map(|record| &record.state))
+        {
+            took_over = Some(before.token);
+            // What happened before is no better known for a shorter retention.
+            retention = retention.longer(*keep);
+        }
         Ok(Change::Claim { fingerprint, attempt, took_over, lease, retention })
     }
 }
@@ -170,19 +175,60 @@ impl<Tx: ?Sized> Step<Tx> for TakeBack {
         true
     }
 
-    fn run(&mut self, _: &mut Tx, record: Option<&Record>, _: Timestamp) -> Result<Change, Error> {
-        Ok(match record {
-            Some(Record { attempt, state: State::Claimed { took_over, is_ended, .. }, .. })
-                if *attempt == self.0 =>
-            {
-                match took_over {
-                    None => Change::Remove,
-                    // Of the lease before it, nobody knows more than then.
-                    Some(_) if *is_ended => Change::Keep,
-                    Some(_) => Change::End,
-                }
-            }
-            _ => Change::Keep,
+    fn run(
+        &mut self,
+        _: &mut Tx,
+        record: Option<&Record>,
+        now: Timestamp,
+    ) -> Result<Change, Error> {
+        let Some(record) = record.filter(|record| record.attempt == self.0) else {
+            return Ok(Change::Keep);
+        };
+        Ok(match (&record.state, record.phase(now)) {
+            (State::Completed { .. }, _) | (_, Phase::Gone) => Change::Keep,
+            (State::Claimed { took_over: None, .. }, _) => Change::Remove,
+            // Of the lease before it, nobody knows more than then.
+            (State::Claimed { .. }, Phase::Live) => Change::End,
+            (State::Claimed { .. }, Phase::Ended) => Change::Keep,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Fingerprint;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    /// A lease until 10, kept for 20 after it.
+    fn claim(took_over: Option<Token>, is_ended: bool) -> Record {
+        let keep = Span::from_millis(20).map_or(Retention::Forever, Retention::For);
+        let state = State::Claimed { token: Token::MAX, took_over, until: at(10), is_ended, keep };
+        let fingerprint = Some(Fingerprint::of_bytes("a"));
+        Record { fingerprint, attempt: Uuid::from_u128(1), created_at: at(0), state }
+    }
+
+    #[test]
+    fn a_claim_is_taken_back_unless_it_is_gone_or_another_attempts() {
+        let before = Token::from_u64(3);
+        for (took_over, is_ended, now, change) in [
+            (None, false, 9, Change::Remove),
+            (None, false, 10, Change::Remove),
+            (None, true, 9, Change::Remove),
+            (None, false, 30, Change::Keep),
+            (before, false, 9, Change::End),
+            // The end that it had stays, and what is gone does not come back.
+            (before, false, 10, Change::Keep),
+            (before, true, 9, Change::Keep),
+            (before, false, 30, Change::Keep),
+        ] {
+            let record = claim(took_over, is_ended);
+            let run = |attempt| TakeBack(attempt).run(&mut (), Some(&record), at(now)).unwrap();
+            assert_eq!(run(record.attempt), change, "{took_over:?}, {is_ended} at {now}");
+            assert_eq!(run(Uuid::from_u128(2)), Change::Keep, "another's");
+        }
     }
 }

@@ -36,7 +36,7 @@ impl LeaseTerms {
 
     /// Renews the lease every `every` while the work goes on, each time for as long as it was claimed for, but never
     /// beyond `ceiling` from the claim, so that work which hangs does not hold the key for ever. A third of the lease is
-    /// a good interval; the first renewal comes after it.
+    /// a good interval; the first renewal comes after it. The ceiling must be at least the lease.
     pub const fn keep_alive(mut self, every: Duration, ceiling: Duration) -> Self {
         self.renewal = Some((every, ceiling));
         self
@@ -51,10 +51,17 @@ impl LeaseTerms {
     /// When it is renewed, if it is.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidDuration`] if the interval is zero or more than half the lease, or the ceiling zero.
+    /// [`ErrorKind::InvalidDuration`] if the interval is zero or more than half the lease, or the ceiling below the lease.
     pub(super) fn renewal(&self) -> Result<Option<Renewal>, Error> {
         let Some((every, ceiling)) = self.renewal else { return Ok(None) };
-        Renewal::new(Span::new("lease", self.lease)?, every, ceiling).map(Some)
+        let lease = Span::new("lease", self.lease)?;
+        let renewal = Renewal::new(lease, every, ceiling)?;
+        if renewal.ceiling < lease {
+            let problem = "give at least the lease";
+            let kind = ErrorKind::InvalidDuration { field: "ceiling", duration: ceiling, problem };
+            return Err(Error::nothing_done(kind));
+        }
+        Ok(Some(renewal))
     }
 }
 

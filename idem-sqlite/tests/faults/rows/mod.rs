@@ -19,7 +19,7 @@ mod tables;
 const LOOSE: [(&str, &str); 4] = [
     (
         "idem_records",
-        "CREATE TABLE idem_records (kind, tenant, operation, key, state, created_at, expires_at, lease_until,
+        "CREATE TABLE idem_records (kind, tenant, operation, key, state, created_at, expires_at, lease_end,
          token, took_over, attempt, fingerprint, result, PRIMARY KEY (kind, tenant, operation, key)) WITHOUT ROWID",
     ),
     (

@@ -48,9 +48,9 @@ const OF_RECEIPTS: [(&str, &[&str]); 4] = [
     ("state", &["'claimed'"]),
 ];
 const OF_CLAIMS: [(&str, &[&str]); 5] = [
-    ("expires_at", &["'1'", "1.5", "x'01'", "lease_until", "0", "-9223372036854775808"]),
+    ("expires_at", &["'1'", "1.5", "x'01'", "lease_end", "0", "-9223372036854775808"]),
     (
-        "lease_until",
+        "lease_end",
         &[
             "NULL",
             "'1'",
@@ -193,15 +193,15 @@ async fn a_value_that_another_record_might_have_is_believed() {
         ("result = '7 8'", "undecodable"),
         ("result = CAST(x'ff' AS TEXT)", "undecodable"),
         // A claim's, and not looked at.
-        ("lease_until = 'x', token = -1", "Replayed(7)"),
+        ("lease_end = 'x', token = -1", "Replayed(7)"),
         (
-            "state = 'claimed', lease_until = 9223372036854775807, expires_at = NULL, token = 0",
+            "state = 'claimed', lease_end = 9223372036854775807, expires_at = NULL, token = 0",
             "in progress",
         ),
     ];
     let claims = [
-        ("lease_until = 9223372036854775807, expires_at = NULL", "in progress"),
-        ("lease_until = -9223372036854775808, expires_at = NULL", "Created(8)"),
+        ("lease_end = 9223372036854775807, expires_at = NULL", "in progress"),
+        ("lease_end = -9223372036854775808, expires_at = NULL", "Created(8)"),
         ("state = 'ended'", "Created(8)"),
         ("took_over = 1", "in progress"),
         ("token = 0", "in progress"),
