@@ -1,20 +1,14 @@
 //! A store by its URL.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use idem_core::{DynStore, Error};
+use idem_core::{
+    DynStore, Error,
+    url::{Url, invalid},
+};
 
-#[cfg(feature = "memory")]
-mod memory;
 #[cfg(feature = "redis")]
 mod redis;
-#[cfg(feature = "sled")]
-mod sled;
-#[cfg(feature = "sqlite")]
-mod sqlite;
-mod url;
-
-use url::{Url, invalid};
 
 /// Every scheme that there is, and the feature that brings it.
 const SCHEMES: [(&str, &str); 8] = [
@@ -68,20 +62,20 @@ const SCHEMES: [(&str, &str); 8] = [
 /// # Cancel safety
 /// As opening that store.
 pub async fn open(url: &str) -> Result<Arc<DynStore>, Error> {
-    let url = Url::parse(url)?;
+    let parts = Url::parse(url)?;
     // Schemes have no case: RFC 3986, section 3.1.
-    match &*url.scheme.to_ascii_lowercase() {
+    match &*parts.scheme().to_ascii_lowercase() {
         #[cfg(feature = "memory")]
-        "memory" => memory::open(url),
+        "memory" => Ok(idem_core::erase(idem_memory::MemoryStore::open_url(url)?)),
         #[cfg(feature = "redis")]
         scheme @ ("redis" | "redis+unix" | "rediss" | "redis+cluster" | "rediss+cluster") => {
-            redis::open(scheme, url).await
+            Ok(idem_core::erase(redis::open(scheme, &parts).await?))
         }
         #[cfg(feature = "sled")]
-        "sled" => sled::open(url).await,
+        "sled" => Ok(idem_core::erase(idem_sled::SledStore::open_url(url).await?)),
         #[cfg(feature = "sqlite")]
-        "sqlite" => sqlite::open(url).await,
-        scheme => Err(unknown_scheme(scheme, url.raw_path)),
+        "sqlite" => Ok(idem_core::erase(idem_sqlite::SqliteStore::open_url(url).await?)),
+        scheme => Err(unknown_scheme(scheme, parts.raw_path())),
     }
 }
 
@@ -93,21 +87,4 @@ fn unknown_scheme(scheme: &str, rest: &str) -> Error {
     // Before an `@`, what looks like a scheme may be a part of a password.
     let shown = if rest.contains('@') { "its scheme" } else { &format!("`{scheme}:`") };
     invalid("URL", format!("{shown} is no scheme that is known: use one of {known}"))
-}
-
-/// The value of an option that is a number of milliseconds.
-#[cfg_attr(not(any(feature = "sqlite", feature = "sled", feature = "redis")), allow(dead_code))]
-fn millis(name: &str, value: &str) -> Result<Duration, Error> {
-    let millis = value.parse().map_err(|_| bad_value(name, value, "a number of milliseconds"))?;
-    Ok(Duration::from_millis(millis))
-}
-
-/// Why an option's value is not acceptable.
-fn bad_value(name: &str, value: &str, wanted: &str) -> Error {
-    invalid("option", format!("`{name}` is `{value}`: give {wanted}"))
-}
-
-#[cfg_attr(not(any(feature = "memory", feature = "sqlite", feature = "sled")), allow(dead_code))]
-fn unknown_option(scheme: &str, name: &str, known: &str) -> Error {
-    invalid("option", format!("`{scheme}:` has no option `{name}`: it has {known}"))
 }

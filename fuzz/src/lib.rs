@@ -8,9 +8,6 @@ use idem_core::{
 };
 use uuid::Uuid;
 
-#[path = "../../src/open/url.rs"]
-mod url_parts;
-
 /// Bytes are a record's or are refused as damaged; a record is kept to the last bit, and one changed byte shows.
 pub fn record(data: &[u8]) {
     let bytes = Bytes::copy_from_slice(data);
@@ -53,7 +50,7 @@ pub fn key(data: &[u8]) {
 /// A text is a URL's or is refused, and what may be a password is in no error.
 pub fn url(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let tried = [url_parts::Url::parse(text).map(drop), idem_redis::testing::check_url(text)];
+    let tried = [idem_core::url::Url::parse(text).map(drop), idem_redis::testing::check_url(text)];
     for error in tried.into_iter().filter_map(Result::err) {
         assert!(matches!(error.kind(), ErrorKind::InvalidSetting { .. }), "{error:?}");
         assert!(!told(&error).contains("SeCrEt"), "{}", told(&error));

@@ -51,6 +51,7 @@ pub mod consumer;
 pub mod runtime;
 #[cfg(feature = "test-support")]
 pub mod testing;
+pub mod url;
 
 #[cfg(feature = "tokio")]
 pub use crate::hot_values::{Contender, HotValues, Turn};

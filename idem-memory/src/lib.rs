@@ -30,6 +30,7 @@ mod shards;
 mod store;
 mod sync;
 mod transaction;
+mod url;
 
 pub use store::{MemoryBuilder, MemoryStore};
 pub use transaction::MemoryTransaction;

@@ -140,6 +140,7 @@ mod size;
 mod store;
 mod sweep;
 mod transaction;
+mod url;
 
 /// The engine, in the version that the store uses.
 pub use sled;

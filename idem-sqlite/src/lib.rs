@@ -97,6 +97,7 @@ mod sync;
 mod tables;
 mod transaction;
 mod turns;
+mod url;
 mod writer;
 
 /// The engine's bindings, in the version that effects use.

@@ -63,6 +63,36 @@ async fn what_keeps_a_database_from_being_opened_is_named() {
 }
 
 #[tokio::test]
+async fn a_url_opens_the_stores_own_type_with_its_options_on_top_of_the_builders() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("a store.db");
+    let url = format!("SQLite:{}/a%20store.db?synchronous=normal", folder.path().display());
+    let clock = ManualClock::at(Timestamp::from_millis(7));
+    let builder = SqliteStore::builder().clock(clock).synchronous(Synchronous::Full);
+    let idem = Idem::new(builder.open_url(&url).await.unwrap());
+    assert_eq!(idem.guarantees().durability, Durability::ProcessCrash);
+    let insert = |tx: &mut idem_sqlite::SqliteTransaction| {
+        Ok(tx.query_row("SELECT 1 + 1", [], |row| row.get::<_, i64>(0))?)
+    };
+    assert_eq!(idem.execute(&request("a"), insert).await.unwrap(), Outcome::Created(2));
+    assert_eq!(query::<i64>(&path, "SELECT created_at FROM idem_records"), 7);
+
+    let memory = Idem::new(SqliteStore::open_url("sqlite::memory:").await.unwrap());
+    assert_eq!(memory.guarantees().durability, Durability::Process);
+    for (url, said) in [
+        ("sled:orders", "write `sqlite:`"),
+        ("sqlite:", "names no file"),
+        ("sqlite://orders.db", "would begin a host"),
+        ("sqlite::memory:?synchronous=off", "`full` or `normal`"),
+        ("sqlite::memory:?sync=full", "has no option `sync`"),
+    ] {
+        let Err(error) = SqliteStore::open_url(url).await else { panic!("{url} is refused") };
+        assert!(matches!(error.kind(), ErrorKind::InvalidSetting { .. }), "{url}: {error:?}");
+        assert!(error.to_string().contains(said), "{url}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn a_path_that_names_no_file_is_refused() {
     let Err(error) = SqliteStore::open("").await else { panic!("nothing is no file") };
     assert!(matches!(error.kind(), ErrorKind::InvalidSetting { field: "path", .. }), "{error}");

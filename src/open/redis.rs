@@ -1,12 +1,13 @@
 //! `redis:`, `rediss:`, `redis+unix:`, `redis+cluster:`, `rediss+cluster:`
 
-use std::{fmt::Write as _, sync::Arc};
+use std::fmt::Write as _;
 
 use form_urlencoded::byte_serialize;
-use idem_core::{DynStore, Error, erase};
+use idem_core::{
+    Error,
+    url::{Url, invalid, millis},
+};
 use idem_redis::{RedisBuilder, RedisStore};
-
-use super::{Url, invalid, millis};
 
 const MILLIS: &str = "a number of milliseconds";
 
@@ -19,13 +20,13 @@ const ALL_OF_SOCKETS: &str = "`db`, `user`, `pass`, `prefix`, `speculative` (`tr
 /// What other URLs say before the host, a socket's says in options.
 const OF_SOCKETS: [&str; 3] = ["db", "user", "pass"];
 
-pub(super) async fn open(scheme: &str, url: Url<'_>) -> Result<Arc<DynStore>, Error> {
+pub(super) async fn open(scheme: &str, url: &Url<'_>) -> Result<RedisStore, Error> {
     let mut builder = RedisStore::builder();
     // The rest is the driver's: a password may hold escapes that must not be undone here.
-    let mut server = format!("{scheme}:{}", url.raw_path);
+    let mut server = format!("{scheme}:{}", url.raw_path());
     let is_socket = scheme == "redis+unix";
-    for (name, value) in &url.options {
-        if is_socket && OF_SOCKETS.contains(&&**name) {
+    for (name, value) in url.options() {
+        if is_socket && OF_SOCKETS.contains(&name) {
             let sign = if server.contains('?') { '&' } else { '?' };
             let value: String = byte_serialize(value.as_bytes()).collect();
             // Writing to a string never fails.
@@ -41,7 +42,7 @@ pub(super) async fn open(scheme: &str, url: Url<'_>) -> Result<Arc<DynStore>, Er
             false => error,
         })?;
     }
-    Ok(erase(builder.open(&server).await?))
+    builder.open(&server).await
 }
 
 fn with_option(builder: RedisBuilder, name: &str, value: &str) -> Result<RedisBuilder, Error> {
