@@ -36,7 +36,7 @@ impl Record {
 /// What a call that wants a key may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict<'r> {
-    /// Run: nothing is recorded that counts.
+    /// Run: the key has no record, or its record is gone.
     Run,
     /// Run, after a lease with the same parameters that ended without an answer: a claim takes over.
     TakeOver(Unfinished),

@@ -36,7 +36,7 @@ impl KeyState {
 
 /// Which records a listing shows: all, or those of one tenant or consumer, of one operation, in one state.
 ///
-/// Each condition narrows what the others leave, and replaces an earlier one of its kind.
+/// A record must match every condition. A second call of one method replaces the first.
 ///
 /// ```
 /// # fn main() -> Result<(), idem_core::Error> {
@@ -86,7 +86,7 @@ impl Filter {
     /// Only the requests of this operation. An event has no operation and does not match.
     ///
     /// # Errors
-    /// As [`Key::new`] has of its operation.
+    /// As [`Key::new`] for an invalid operation.
     pub fn operation(mut self, operation: &str) -> Result<Self, Error> {
         check_given("operation", operation)?;
         self.operation = Some(operation.into());

@@ -40,7 +40,8 @@ pub enum ClockSource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Delays {
-    /// Nothing.
+    /// Nothing for longer than some milliseconds: where callers take turns for a value that they race for, one that waits
+    /// takes the turn over after 5 ms, and 0.5 ms more for each caller before it.
     Nothing,
     /// Whoever wants to write; replays and reads go on.
     Writes,

@@ -278,7 +278,7 @@ impl<S: Store> Idem<S> {
     }
 
     /// As [`Idem::spawn_purge`], and tells `on_failure` of each purge that fails; the next one comes after the interval.
-    /// It is told of the store's closing too, after which none comes.
+    /// When the store is closed, `on_failure` gets [`ErrorKind::Closed`] once, and purging ends.
     ///
     /// It is called in the background, and must not block: other background work of the process waits for it. Its panic is
     /// caught.

@@ -14,7 +14,7 @@ pub enum Settlement {
     /// It was done, with this result: JSON if the key is asked for through [`Idem::execute`] or [`Idem::claim`], see
     /// [`encode_result`](crate::encode_result).
     Completed(Bytes),
-    /// It was not done, and will not be any more.
+    /// The work did not happen, and the holder will not do it later.
     NothingHappened,
 }
 
@@ -53,7 +53,8 @@ impl<S: Store> Idem<S> {
     /// that the lease was claimed with, counted from now. After [`Settlement::NothingHappened`] the key is free, also for
     /// other parameters.
     ///
-    /// A receipt is left as it is: then nothing was unknown, and the answer is `false`.
+    /// A receipt is left as it is: then nothing was unknown, and the answer is `false`. It settles whatever lease has ended
+    /// last: [list](Idem::list_where) the key again just before, and compare the token with the one that you looked into.
     ///
     /// # Errors
     /// [`ErrorKind::InProgress`](crate::ErrorKind::InProgress) if a live lease holds the key: [end](Idem::end_held) it

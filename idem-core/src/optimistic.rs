@@ -14,7 +14,7 @@ pub const MISREAD_LIMIT: u32 = 32;
 
 /// How often a call loses the race for its commit before its caller gets [`ErrorKind::Contended`].
 ///
-/// Somebody else has committed each time, so a call that loses as often as this is starved by quicker ones,
+/// Somebody else has committed each time, or had the turn, so a call that loses as often as this is starved by quicker ones,
 /// or stands in its own way: its effect changes what it reads through a call of its own.
 pub const RACE_LIMIT: u32 = 1000;
 

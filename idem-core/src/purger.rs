@@ -2,6 +2,7 @@
 
 use std::{
     future::poll_fn,
+    mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -113,11 +114,14 @@ async fn run<S: Store, F: Fn(&Error) + Sync>(
                 }
                 Err(error) => {
                     let is_closed = matches!(error.kind(), ErrorKind::Closed);
-                    // Its panic is nobody's to see, and must not end the purging.
-                    let told = AssertUnwindSafe(|| (schedule.on_failure)(&error));
-                    drop(catch_unwind(told));
-                    shared.state().last_error = Some(Arc::new(error));
+                    let error = Arc::new(error);
+                    shared.state().last_error = Some(Arc::clone(&error));
                     shared.failures.fetch_add(1, Ordering::Relaxed);
+                    let told = AssertUnwindSafe(|| (schedule.on_failure)(&error));
+                    if let Err(payload) = catch_unwind(told) {
+                        // Its destructor may panic in turn, and neither may end the purging.
+                        mem::forget(payload);
+                    }
                     if is_closed {
                         return;
                     }

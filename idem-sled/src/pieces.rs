@@ -86,6 +86,10 @@ pub(crate) fn replace(kind: Kind, name: &[u8], before: usize, value: Option<&[u8
         None => Vec::new(),
     };
     pieces.resize(pieces.len().max(before), None);
+    // Where somebody removed a first piece by hand, others of it are left: none may be taken for one of this value.
+    if pieces.last().is_some_and(|last| last.is_some_and(|last| last.len() == PIECE)) {
+        pieces.push(None);
+    }
     let pieces = pieces.into_iter().enumerate();
     let writes = pieces.map(|(number, piece)| {
         let (tree, name) = match number {
@@ -160,6 +164,18 @@ mod tests {
             [whole.saturating_sub(1), whole, whole + 1]
         });
         lengths.map(|length| (0..251).cycle().take(length).collect()).collect()
+    }
+
+    #[test]
+    fn a_piece_that_is_left_over_is_none_of_another_values() {
+        let mut stored = Stored::new();
+        put(&mut stored, b"name", 0, Some(&[1; 3 * PIECE]));
+        stored.remove(&(commit::VALUES, IVec::from(b"name")));
+        for pieces_of_it in [1, 2] {
+            let value = vec![2; pieces_of_it * PIECE];
+            put(&mut stored, b"name", 1, Some(&value));
+            assert!(join(pieces(&stored, b"name")) == value[..], "{pieces_of_it}");
+        }
     }
 
     #[test]

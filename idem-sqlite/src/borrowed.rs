@@ -23,7 +23,7 @@ const LOCKED: &str = "another process or connection holds the write lock: have i
 
 /// Who may be in the way of a transaction that has begun, and what to do.
 const OVERTAKEN: &str = "another connection writes, or has written since this transaction read: roll it back, and begin \
-                         it by `idem_sqlite::begin`";
+                         it by `idem_sqlite::begin_immediate`";
 
 /// Begins a transaction that has the write lock, for [`run_in`].
 ///
@@ -34,7 +34,7 @@ const OVERTAKEN: &str = "another connection writes, or has written since this tr
 ///
 /// # Errors
 /// [`ErrorKind::Busy`] if others have the lock until the timeout; the engine's own.
-pub fn begin(connection: &mut Connection) -> Result<Transaction<'_>, Error> {
+pub fn begin_immediate(connection: &mut Connection) -> Result<Transaction<'_>, Error> {
     let start = Instant::now();
     turns::begin(connection).map_err(|error| match failure::is_busy(&error) {
         true => failure::busy(start.elapsed(), LOCKED, error),
@@ -57,7 +57,7 @@ pub fn begin(connection: &mut Connection) -> Result<Transaction<'_>, Error> {
 ///
 /// # Errors
 /// As [`Idem::execute`]. [`ErrorKind::Busy`] if another connection has written since this transaction first
-/// read: begin it with [`begin`]. [`ErrorKind::CannotOpen`] if idem's tables are missing.
+/// read: begin it with [`begin_immediate`]. [`ErrorKind::CannotOpen`] if idem's tables are missing.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -68,7 +68,7 @@ pub fn begin(connection: &mut Connection) -> Result<Transaction<'_>, Error> {
 /// connection.execute_batch("CREATE TABLE orders (quantity INTEGER)")?;
 ///
 /// let request = Request::new(Key::new("north", "web-order", "intent-a")?);
-/// let transaction = idem_sqlite::begin(&mut connection)?;
+/// let transaction = idem_sqlite::begin_immediate(&mut connection)?;
 /// let outcome = idem_sqlite::run_in(&transaction, &request, |transaction| {
 ///     transaction.execute("INSERT INTO orders VALUES (3)", [])?;
 ///     Ok(transaction.last_insert_rowid())

@@ -36,7 +36,7 @@
 //!
 //! Processes take turns to write: whoever waits for the write lock gets it after an effect or two of each of the others,
 //! however busy they are. The one that is next locks an empty file beside the database, whose name ends with `-turn`.
-//! Closing a store removes that file. A connection of your own takes its turn by [`begin`]. One that waits only by its
+//! Closing a store removes that file. A connection of your own takes its turn by [`begin_immediate`]. One that waits only by its
 //! busy timeout has no turn, and a busy store may keep the lock from it until that timeout.
 //!
 //! # Damage
@@ -64,7 +64,7 @@
 //! of its group, as if that one had come first; one that is not mended fails its own step alone.
 //!
 //! # A transaction that you already have
-//! [`run_in`] runs a request inside it, and the receipt is committed with the rest of it. [`begin`] begins one that has
+//! [`run_in`] runs a request inside it, and the receipt is committed with the rest of it. [`begin_immediate`] begins one that has
 //! the write lock.
 
 mod borrowed;
@@ -103,7 +103,7 @@ mod writer;
 /// The engine's bindings, in the version that effects use.
 pub use rusqlite;
 
-pub use borrowed::{begin, run_in, run_in_at};
+pub use borrowed::{begin_immediate, run_in, run_in_at};
 pub use options::{SqliteBuilder, Synchronous};
 pub use schema::create_tables;
 pub use store::SqliteStore;

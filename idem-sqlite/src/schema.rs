@@ -248,7 +248,12 @@ fn use_wal(
         connection
             .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))
     };
-    let mode = turns::take(connection, switch);
+    // A file that has one needs no lock, and so no turn.
+    let mode = connection.pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0));
+    let mode = match mode {
+        Ok(mode) if mode.eq_ignore_ascii_case("wal") => return Ok(()),
+        _ => turns::take(connection, switch),
+    };
     let mode = mode.map_err(|error| explain(location, error, busy_timeout))?;
     if mode.eq_ignore_ascii_case("wal") {
         return Ok(());

@@ -107,7 +107,8 @@ impl Turns {
         while is_taken(&locked) {
             let left = patience.saturating_sub(start.elapsed());
             if left.is_zero() {
-                break;
+                // Once more at the deadline, or what was let go in the last pause is missed.
+                return if patience.is_zero() { locked } else { lock() };
             }
             if turn.is_none() {
                 turn = self.try_turn();
@@ -132,6 +133,7 @@ impl Turns {
     pub(crate) fn close(&self) {
         if let Some(place) = &self.place
             && let Ok(file) = File::open(&place.turn)
+            && file.metadata().is_ok_and(|found| found.is_file() && found.len() == 0)
             && file.try_lock().is_ok()
         {
             drop(fs::remove_file(&place.turn));

@@ -118,7 +118,7 @@ impl Writer {
                 return 0;
             }
             Self::Begun(connection) => {
-                let transaction = idem_sqlite::begin(connection).unwrap();
+                let transaction = idem_sqlite::begin_immediate(connection).unwrap();
                 let outcome = run_in(&transaction, &request(name), |tx| insert(tx));
                 transaction.commit().unwrap();
                 outcome

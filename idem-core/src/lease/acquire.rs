@@ -209,7 +209,7 @@ impl<S: Store, T> Claim<S, T> {
     }
 }
 
-/// A claim that was asked for; if its answer does not come, it is taken back, should it have come into force.
+/// A claim that was asked for. If no answer arrives, dropping this takes the claim back in case it was committed.
 struct Asked<'i, S: Store + 'static> {
     idem: &'i Idem<S>,
     key: &'i Key,

@@ -156,7 +156,7 @@ impl<S: Store + 'static> Idem<S> {
         P: FnOnce(&E) -> OnFailure<T> + Send,
     {
         let commit = |lease: Lease<S, T>, stored| lease.finish_with(Ok(stored));
-        self.run_and_record(request, terms.into(), on_failure, work, commit)
+        self.run_and_record(request, terms.into(), on_failure, work, (Load::Nothing, commit))
     }
 
     /// As [`Idem::run_leased`], with a last step: `record` writes what belongs into the store after the effect outside,
@@ -221,7 +221,7 @@ impl<S: Store + 'static> Idem<S> {
                 Ok(stored.clone())
             })
         };
-        self.run_and_record(request, terms.into(), on_failure, work, commit)
+        self.run_and_record(request, terms.into(), on_failure, work, (Load::Effect, commit))
     }
 
     fn run_and_record<T, E, W, R, P, C, D>(
@@ -230,7 +230,7 @@ impl<S: Store + 'static> Idem<S> {
         terms: LeaseTerms,
         on_failure: P,
         work: W,
-        commit: C,
+        commit: (Load, C),
     ) -> impl Future<Output = Result<LeasedOutcome<T>, Error>> + Send
     where
         T: Serialize + DeserializeOwned + Send,
@@ -293,12 +293,13 @@ fn failed(failure: impl Into<BoxError>) -> Error {
 }
 
 impl<S: Store + 'static, T: Serialize + DeserializeOwned + Send> Lease<S, T> {
-    /// Completes the key, and tries again until `patience` ends while the store is out of reach.
+    /// Completes the key, and tries again until `patience` ends while the store is out of reach. The load says whether the
+    /// commit carries an effect, which may be what the store cannot commit.
     async fn record<C, D>(
         mut self,
         result: T,
         mut patience: BoxFuture<()>,
-        commit: C,
+        (load, commit): (Load, C),
     ) -> LeasedOutcome<T>
     where
         C: Fn(Self, Bytes) -> D,
@@ -319,7 +320,7 @@ impl<S: Store + 'static, T: Serialize + DeserializeOwned + Send> Lease<S, T> {
                 }
                 Err(failed) => failed.into_parts(),
             };
-            if !may_pass(&error) {
+            if !may_pass(&error, load) {
                 return LeasedOutcome::Unrecorded { result, error };
             }
             self = lease;
@@ -332,8 +333,8 @@ impl<S: Store + 'static, T: Serialize + DeserializeOwned + Send> Lease<S, T> {
     }
 }
 
-fn may_pass(error: &Error) -> bool {
-    match Trouble::of(error, Load::Nothing) {
+fn may_pass(error: &Error, load: Load) -> bool {
+    match Trouble::of(error, load) {
         Trouble::Store | Trouble::Key => true,
         Trouble::Closed | Trouble::Call => false,
     }
