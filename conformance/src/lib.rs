@@ -9,6 +9,8 @@ pub mod child;
 pub mod damage;
 pub mod first_form;
 mod fixture;
+#[cfg(all(unix, feature = "fork"))]
+pub mod forked;
 mod leasing;
 mod list;
 #[cfg(feature = "model")]

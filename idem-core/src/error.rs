@@ -35,7 +35,7 @@ pub type Field = &'static str;
 /// | `LeaseLost` | whoever held the lease: the key is another's now, or free | 409 or 500 |
 /// | `Busy`, `Contended`, `Unreachable`, `ReadOnly` | nobody: ask again | 503 |
 /// | `Full`, `Denied`, `Closed`, `CannotOpen`, `SchemaNewer`, `Damaged`, `Store` | the operator | 500 or 503 |
-/// | the others | whoever wrote the program | 500 |
+/// | the others, among them `OtherProcess` | whoever wrote the program | 500 |
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -149,6 +149,11 @@ pub enum ErrorKind {
     Denied,
     /// The store was closed.
     Closed,
+    /// The store was opened by another process, from which this one was forked.
+    OtherProcess {
+        /// The id of the process that opened it.
+        opened_in: u32,
+    },
     /// The store cannot be opened.
     CannotOpen {
         /// Where it was looked for.
@@ -377,6 +382,12 @@ impl fmt::Display for Error {
                  permissions",
             ),
             ErrorKind::Closed => f.write_str("the store was closed: open it again"),
+            ErrorKind::OtherProcess { opened_in } => write!(
+                f,
+                "the store was opened by process {opened_in}, and this is process {}: open a store of this \
+                 process's own after the fork",
+                std::process::id()
+            ),
             ErrorKind::CannotOpen { location, problem } => {
                 write!(f, "cannot open {location}: {problem}")
             }

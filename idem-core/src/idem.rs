@@ -269,7 +269,7 @@ impl<S: Store> Idem<S> {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidDuration`] for an interval of zero, [`ErrorKind::InvalidSetting`] for a limit of
-    /// zero.
+    /// zero, [`ErrorKind::OtherProcess`] in a child that was forked since.
     pub fn spawn_purge(&self, every: Duration, limit: usize) -> Result<Purger, Error>
     where
         S: 'static,
@@ -296,6 +296,7 @@ impl<S: Store> Idem<S> {
         F: Fn(&Error) + Send + Sync + 'static,
     {
         not_zero("limit", limit)?;
+        self.waiting.home.check()?;
         Purger::spawn(Arc::clone(&self.store), every, limit, on_failure)
     }
 
@@ -319,6 +320,8 @@ impl<S: Store> Idem<S> {
     /// # Cancel safety
     /// The store is closed, or closes in the background.
     pub async fn close(&self) -> Result<(), Error> {
+        // What is being ended in another process is ended there, and never here.
+        self.waiting.home.check()?;
         self.waiting.all_ended().await;
         let closed = self.store.close().await;
         // Who waits for a key is told.

@@ -32,6 +32,7 @@ mod operator;
 mod optimistic;
 mod outcome;
 mod overlay;
+mod process;
 mod protocol;
 mod purger;
 mod record;
@@ -71,6 +72,7 @@ pub use crate::{
     optimistic::{Applied, FETCH_LIMIT, Look, MISREAD_LIMIT, Optimistic, RACE_LIMIT, optimistic},
     outcome::Outcome,
     overlay::{Overlay, Values},
+    process::{HomeProcess, PerProcess},
     protocol::Execute,
     purger::Purger,
     record::{Receipt, Record, State, Token},

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Error, ErrorKind, Span, Store, time::BoxFuture};
+use crate::{Error, ErrorKind, HomeProcess, Span, Store, time::BoxFuture};
 
 /// A background purge; dropping it ends the purging, and so does closing the store. Made by [`Idem::spawn_purge`](crate::Idem::spawn_purge).
 #[derive(Debug)]
@@ -21,6 +21,7 @@ pub struct Purger(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
+    home: HomeProcess,
     removed: AtomicU64,
     failures: AtomicU64,
     state: Mutex<State>,
@@ -70,15 +71,22 @@ impl Purger {
         self.0.failures.load(Ordering::Relaxed)
     }
 
-    /// What the last failure was.
+    /// What the last failure was; in a forked child, that it does not purge.
     #[must_use]
     pub fn last_error(&self) -> Option<Arc<Error>> {
+        if let Err(error) = self.0.home.check() {
+            return Some(Arc::new(error));
+        }
         self.0.state().last_error.clone()
     }
 }
 
 impl Drop for Purger {
     fn drop(&mut self) {
+        // In a forked child there is no task to end, and its thread may have held the lock.
+        if !self.0.home.is_here() {
+            return;
+        }
         let mut state = self.0.state();
         state.stopped = true;
         let sleeper = state.sleeper.take();
@@ -113,7 +121,8 @@ async fn run<S: Store, F: Fn(&Error) + Sync>(
                     }
                 }
                 Err(error) => {
-                    let is_closed = matches!(error.kind(), ErrorKind::Closed);
+                    let is_closed =
+                        matches!(error.kind(), ErrorKind::Closed | ErrorKind::OtherProcess { .. });
                     let error = Arc::new(error);
                     shared.state().last_error = Some(Arc::clone(&error));
                     shared.failures.fetch_add(1, Ordering::Relaxed);

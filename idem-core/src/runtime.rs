@@ -4,7 +4,6 @@
 use std::{
     cell::Cell,
     future::pending,
-    sync::LazyLock,
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -14,17 +13,24 @@ use tokio::{
     sync::oneshot,
 };
 
-use crate::{Certainty, Clock, Error, ErrorKind, time::BoxFuture};
+use crate::{Certainty, Clock, Error, ErrorKind, PerProcess, time::BoxFuture};
 
 thread_local! {
     static IS_BACKGROUND: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Started when it is first needed; goes on as long as the process.
-static BACKGROUND: LazyLock<Handle> = LazyLock::new(|| own_thread("idem-background", true));
+/// Started when it is first needed; goes on as long as the process. A forked child has none of its parent's threads, and
+/// starts its own.
+fn background() -> &'static Handle {
+    static BACKGROUND: PerProcess<Handle> = PerProcess::new();
+    BACKGROUND.get_or_make(|| own_thread("idem-background", true))
+}
 
-/// As [`BACKGROUND`], for tasks that block.
-static BLOCKING: LazyLock<Handle> = LazyLock::new(|| own_thread("idem-blocking", false));
+/// As [`background`], for tasks that block.
+fn blocking() -> &'static Handle {
+    static BLOCKING: PerProcess<Handle> = PerProcess::new();
+    BLOCKING.get_or_make(|| own_thread("idem-blocking", false))
+}
 
 /// Starts a thread that runs tasks as long as the process goes on.
 fn own_thread(name: &str, is_background: bool) -> Handle {
@@ -46,7 +52,7 @@ fn own_thread(name: &str, is_background: bool) -> Handle {
 /// # Panics
 /// If the system has no thread left for it, at the first call of the process.
 pub fn detach(task: BoxFuture<()>) {
-    drop(BACKGROUND.spawn(task));
+    drop(background().spawn(task));
 }
 
 /// As [`detach`], for the tasks of a store whose calls block their thread, for a sync of the disk or a lock: they wait
@@ -55,7 +61,7 @@ pub fn detach(task: BoxFuture<()>) {
 /// # Panics
 /// As [`detach`].
 pub fn detach_blocking(task: BoxFuture<()>) {
-    drop(BLOCKING.spawn(task));
+    drop(blocking().spawn(task));
 }
 
 /// Whether this is the thread that [`detach`]ed tasks and all sleeps run on: nothing may block it for long, least of all
@@ -112,7 +118,7 @@ pub fn lost() -> Error {
 
 fn timer(duration: Duration) -> tokio::time::Sleep {
     // Bound to the background's timers, whoever awaits it.
-    let _background = BACKGROUND.enter();
+    let _background = background().enter();
     tokio::time::sleep(duration)
 }
 

@@ -18,7 +18,7 @@ pub(crate) enum Trouble {
     Store,
     /// The key is in use; it will not be for ever.
     Key,
-    /// The store was closed.
+    /// The store was closed, or it is another process's.
     Closed,
     /// The call fails, and would again.
     Call,
@@ -27,7 +27,7 @@ pub(crate) enum Trouble {
 impl Trouble {
     pub(crate) fn of(error: &Error, load: Load) -> Self {
         match error.kind() {
-            ErrorKind::Closed => Self::Closed,
+            ErrorKind::Closed | ErrorKind::OtherProcess { .. } => Self::Closed,
             ErrorKind::InProgress { .. } | ErrorKind::Contended { .. } => Self::Key,
             ErrorKind::Busy { .. }
             | ErrorKind::Unreachable { .. }
@@ -76,6 +76,7 @@ mod tests {
             (of(ErrorKind::Contended { attempts: 9 }), Trouble::Key, Trouble::Key),
             (of(ErrorKind::InProgress { until, retry_after: waited }), Trouble::Key, Trouble::Key),
             (of(ErrorKind::Closed), Trouble::Closed, Trouble::Closed),
+            (of(ErrorKind::OtherProcess { opened_in: 1 }), Trouble::Closed, Trouble::Closed),
             (of(ErrorKind::Work), Trouble::Call, Trouble::Call),
             (of(ErrorKind::Effect), Trouble::Call, Trouble::Call),
             (of(ErrorKind::Panicked(String::new())), Trouble::Call, Trouble::Call),

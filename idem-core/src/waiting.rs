@@ -1,11 +1,11 @@
 //! Waiting for whoever holds a key.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 
 use futures_util::future::{Either, select};
 
 use crate::{
-    Committed, Error, Key, Request, State, Store, Token, Verdict,
+    Committed, Error, HomeProcess, Key, Request, State, Store, Token, Verdict,
     back_off::BackOff,
     judge,
     sync::{AtomicUsize, Event, EventListener, Mutex, MutexGuard, Ordering, PoisonError},
@@ -19,8 +19,11 @@ const POLLS: BackOff =
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
 /// Who waits for which key, and which keys are held, through one [`Idem`] and its clones.
+///
+/// In a forked child nobody of its parent waits, and a lock may be held for ever: nothing is done there.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
+    pub(crate) home: HomeProcess,
     places: Mutex<HashMap<Key, Place>>,
     /// How many leases are being ended in the background.
     ending: AtomicUsize,
@@ -43,6 +46,9 @@ impl Waiting {
 
     /// Notes that the lease is not held here any more, and wakes who waits for the key.
     pub(crate) fn let_go(&self, key: &Key, token: Token) {
+        if !self.home.is_here() {
+            return;
+        }
         let mut places = self.places();
         let Some(place) = places.get_mut(key) else { return };
         // A successor may hold the key by now.
@@ -55,6 +61,9 @@ impl Waiting {
 
     /// Notes that what is known of the key has changed: who waits for it is to look again.
     pub(crate) fn changed(&self, key: &Key) {
+        if !self.home.is_here() {
+            return;
+        }
         let let_go = self.places().get(key).map(|place| Arc::clone(&place.let_go));
         if let Some(let_go) = let_go {
             let_go.notify(usize::MAX);
@@ -110,11 +119,24 @@ impl Waiting {
     }
 }
 
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if !self.home.is_here() {
+            // Another thread may have been changing them at the fork.
+            let places = self.places.get_mut().unwrap_or_else(PoisonError::into_inner);
+            mem::forget(mem::take(places));
+        }
+    }
+}
+
 /// A lease that is being ended in the background, until it is dropped.
 pub(crate) struct Ending(Arc<Waiting>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
+        if !self.0.home.is_here() {
+            return;
+        }
         self.0.ending.fetch_sub(1, Ordering::SeqCst);
         self.0.ended.notify(usize::MAX);
     }
@@ -142,6 +164,9 @@ impl Waiter<'_> {
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
+        if !self.waiting.home.is_here() {
+            return;
+        }
         let mut places = self.waiting.places();
         if let Some(place) = places.get_mut(&self.key) {
             place.waiters -= 1;

@@ -75,9 +75,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use hot_values::{Contender, HotValues};
 use idem_core::{
-    BoxFuture, BoxStep, Committed, Cursor, Durability, Error, Filter, Guarantees, Key, Overlay,
-    Page, Purged, Record, Request, Retention, Sharing, Space, State, Store, SystemClock, Timestamp,
-    Token, Values, Verdict, judge,
+    BoxFuture, BoxStep, Committed, Cursor, Durability, Error, Filter, Guarantees, HomeProcess, Key,
+    Overlay, Page, Purged, Record, Request, Retention, Sharing, Space, State, Store, SystemClock,
+    Timestamp, Token, Values, Verdict, judge,
 };
 use shuttle::{
     future::block_on,

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     hash::{BuildHasher, Hash, RandomState},
+    mem,
 };
 
 use bytes::Bytes;
@@ -78,6 +79,11 @@ impl Shards {
             last = shard.records.keys().max().map(Cursor::after).or(last);
         }
         Page::new(records, None, now)
+    }
+
+    /// Drops nothing of it, ever.
+    pub(crate) fn leak(&mut self) {
+        mem::forget(mem::take(&mut self.shards));
     }
 
     /// Returns when every atomic section that is under way has ended.

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use idem_core::{
     Applied, BoxFuture, BoxStep, Change, Clock, Committed, Cursor, Durability, Error, ErrorKind,
-    Filter, Guarantees, Key, Look, Optimistic, Overlay, Page, Purged, Sharing, Space, Store,
+    Filter, Guarantees, HomeProcess, Key, Look, Optimistic, Overlay, Page, Purged, Sharing, Space,
+    Store,
     SystemClock, Timestamp, Token, Values, optimistic, runtime,
 };
 
@@ -20,11 +21,13 @@ use crate::{
 ///
 /// Guarantees: nothing survives the process; one process; its own clock or the one given; a slow effect
 /// delays nobody; it can list. Closing waits for the commits that are under way; an effect that still runs
-/// then finds the store closed. Its calls need no runtime.
+/// then finds the store closed. Its calls need no runtime. In a child that was forked since, each call fails with
+/// [`ErrorKind::OtherProcess`]: what it wrote there its parent would never see.
 #[derive(Clone)]
 pub struct MemoryStore(Arc<Inner>);
 
 struct Inner {
+    home: HomeProcess,
     shards: Shards,
     clock: Box<dyn Clock>,
     last_token: Mutex<Option<Token>>,
@@ -96,6 +99,7 @@ impl MemoryBuilder {
     #[must_use]
     pub fn build(self) -> MemoryStore {
         MemoryStore(Arc::new(Inner {
+            home: HomeProcess::here(),
             shards: Shards::new(self.capacity),
             clock: self.clock,
             last_token: Mutex::new(None),
@@ -147,6 +151,15 @@ impl Inner {
         let writes: Vec<_> = overlay.writes().collect();
         section.apply(key, after.clone(), space, writes.iter().copied())?;
         Ok(Applied::Committed { after, now: seen.now })
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if !self.home.is_here() {
+            // Another thread may have been changing them at the fork.
+            self.shards.leak();
+        }
     }
 }
 
@@ -227,16 +240,19 @@ impl Store for MemoryStore {
         key: &Key,
         step: BoxStep<MemoryTransaction>,
     ) -> Result<Committed, Error> {
+        self.0.home.check()?;
         optimistic(&Attempts(&self.0), key, step).await
     }
 
     async fn purge(&self, limit: usize) -> Result<Purged, Error> {
+        self.0.home.check()?;
         self.0.check_open()?;
         let removed = self.0.shards.purge(self.0.clock.now(), limit);
         Ok(Purged::new(removed, removed == limit))
     }
 
     async fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error> {
+        self.0.home.check()?;
         self.0.value(space, name)
     }
 
@@ -246,6 +262,7 @@ impl Store for MemoryStore {
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page, Error> {
+        self.0.home.check()?;
         self.0.check_open()?;
         let now = self.0.clock.now();
         let after = after.map(Cursor::key).transpose()?;
@@ -253,6 +270,7 @@ impl Store for MemoryStore {
     }
 
     async fn close(&self) -> Result<(), Error> {
+        self.0.home.check()?;
         self.0.closed.store(true, Ordering::Release);
         self.0.shards.wait();
         Ok(())

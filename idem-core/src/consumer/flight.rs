@@ -192,10 +192,15 @@ where
             Ok(Handled::Conflict) => (Fate::Conflict, Answer::SetAside(conflict())),
             Err(Unhandled::Lost) => (Fate::Lost, Answer::Nothing),
             Err(why) => {
-                if let Unhandled::Failed(_, Trouble::Closed)
-                | Unhandled::Unmarked(_, Trouble::Closed) = &why
+                if let Unhandled::Failed(error, Trouble::Closed)
+                | Unhandled::Unmarked(error, Trouble::Closed) = &why
                 {
-                    closed = Some(Error::nothing_done(ErrorKind::Closed));
+                    closed = Some(Error::nothing_done(match *error.kind() {
+                        ErrorKind::OtherProcess { opened_in } => {
+                            ErrorKind::OtherProcess { opened_in }
+                        }
+                        _ => ErrorKind::Closed,
+                    }));
                 }
                 let fate = match &why {
                     Unhandled::TooOften => Fate::SetAside,

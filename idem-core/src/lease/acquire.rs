@@ -219,7 +219,7 @@ struct Asked<'i, S: Store + 'static> {
 
 impl<S: Store + 'static> Drop for Asked<'_, S> {
     fn drop(&mut self) {
-        if self.is_settled {
+        if self.is_settled || !self.idem.waiting().home.is_here() {
             return;
         }
         let (idem, key, attempt) = (self.idem.clone(), self.key.clone(), self.attempt);

@@ -398,6 +398,10 @@ impl<S: Store + 'static> Held<S> {
 
 impl<S: Store + 'static> Drop for Held<S> {
     fn drop(&mut self) {
+        // In a forked child the lease is its parent's still.
+        if !self.idem.waiting().home.is_here() {
+            return;
+        }
         let (idem, key, token) = (self.idem.clone(), self.request.key().clone(), self.token);
         if self.is_over {
             return idem.waiting().let_go(&key, token);
