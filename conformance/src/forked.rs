@@ -15,8 +15,8 @@ use std::{
 use bytes::Bytes;
 use fork::{Fork, ProcessId, Signal};
 use idem_core::{
-    Certainty, EffectError, Error, ErrorKind, Idem, Key, Lease, LeaseError, OnFailure, Purger,
-    Request, Settlement, Store,
+    Certainty, EffectError, Error, ErrorKind, Filter, Idem, Key, Lease, LeaseError, OnFailure,
+    Purger, Request, Settlement, Store,
     consumer::{Handler, Options, Recorder, drain},
     testing::MemoryQueue,
 };
@@ -208,7 +208,7 @@ impl<S: Store + 'static> Inherited<S> {
         let store = idem.store();
         self.refused("the store's mark", store.mark_processed("billing", "event").await);
         self.refused("the store's look", store.is_processed("billing", "event").await);
-        self.refused("the store's list", store.list(None, 10).await);
+        self.refused("the store's list", store.list(&Filter::all(), None, 10).await);
         self.refused("the store's purge", store.purge(10).await);
         self.refused("the store's value", store.value(&space, b"name").await);
         self.refused("the store's close", store.close().await);

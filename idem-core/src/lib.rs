@@ -48,6 +48,7 @@ mod waiting;
 mod waiting_tests;
 
 pub mod consumer;
+pub mod locks;
 #[cfg(feature = "tokio")]
 pub mod runtime;
 #[cfg(feature = "test-support")]

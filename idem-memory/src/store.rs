@@ -7,8 +7,7 @@ use bytes::Bytes;
 use idem_core::{
     Applied, BoxFuture, BoxStep, Change, Clock, Committed, Cursor, Durability, Error, ErrorKind,
     Filter, Guarantees, HomeProcess, Key, Look, Optimistic, Overlay, Page, Purged, Sharing, Space,
-    Store,
-    SystemClock, Timestamp, Token, Values, optimistic, runtime,
+    Store, SystemClock, Timestamp, Token, Values, optimistic, runtime,
 };
 
 use crate::{

@@ -1,4 +1,4 @@
 //! Locks and atomics: the tests of interleavings put those of their scheduler in their place.
 
-pub(crate) use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
+pub(crate) use idem_core::locks::{Mutex, RwLock, RwLockWriteGuard};
 pub(crate) use std::sync::atomic::{AtomicBool, Ordering};

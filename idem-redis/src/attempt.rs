@@ -8,11 +8,11 @@ use std::{
 };
 
 use bytes::Bytes;
+use idem_core::locks::Mutex;
 use idem_core::{
     Applied, Certainty, Change, Committed, Contender, Error, ErrorKind, Key, Look, Optimistic,
     Overlay, Phase, Record, State, Timestamp, Token,
 };
-use parking_lot::Mutex;
 use tokio::{task::yield_now, time::sleep};
 use uuid::Uuid;
 

@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use idem_core::locks::RwLock;
 use idem_core::{Certainty, Error};
-use parking_lot::RwLock;
 use redis::{
     Cmd, ErrorKind as DriverKind, Pipeline, RedisError, Value,
     aio::{ConnectionLike, MultiplexedConnection},

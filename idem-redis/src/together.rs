@@ -10,7 +10,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use parking_lot::Mutex;
+use idem_core::locks::Mutex;
 use tokio::{sync::oneshot, task::yield_now, time::timeout};
 
 use crate::{

@@ -6,8 +6,8 @@ use std::{
 };
 
 use bytes::Bytes;
+use idem_core::locks::Mutex;
 use idem_core::{Error, ErrorKind, Overlay, Transaction, Values};
-use parking_lot::Mutex;
 
 /// Values that were fetched, by name; none for absent.
 pub(crate) type FetchedValues = BTreeMap<Bytes, Option<Bytes>>;

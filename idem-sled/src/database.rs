@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use idem_core::Error;
-use parking_lot::RwLock;
+use idem_core::locks::RwLock;
 use sled::{Db, IVec, Tree};
 
 use crate::{

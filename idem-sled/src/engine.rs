@@ -16,11 +16,11 @@ use std::{
 };
 
 use bytes::Bytes;
+use idem_core::locks::{Mutex, RwLock};
 use idem_core::{
     Clock, Cursor, Error, ErrorKind, Filter, HotValues, Key, Page, Record, Space, SystemClock,
     runtime,
 };
-use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
 use crate::{

@@ -6,8 +6,8 @@ use idem_conformance::{
     callers::within,
     operations::{Operation, Phase, seen},
 };
+use idem_core::locks::Mutex;
 use idem_core::{Certainty, Error, ErrorKind, Idem, ManualClock, Timestamp};
-use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use crate::{SledBuilder, SledStore, database::Database, disk::Disk, failure::Trouble, opening};

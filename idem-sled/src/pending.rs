@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use idem_core::Error;
-use parking_lot::Mutex;
+use idem_core::locks::Mutex;
 use tokio::sync::watch;
 
 use crate::failure::Trouble;

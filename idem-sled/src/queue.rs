@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::{Condvar, Mutex};
+use idem_core::locks::{Condvar, Mutex};
 
 use crate::{commit::Commit, purge::Purge};
 

@@ -7,7 +7,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use parking_lot::{Condvar, Mutex};
+use idem_core::locks::{Condvar, Mutex};
 use rusqlite::{Connection, hooks::Wal};
 
 use crate::{options::Config, schema};

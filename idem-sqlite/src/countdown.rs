@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use idem_core::locks::Mutex;
 use rusqlite::ffi;
 
 /// Counts down to a fault. A clone counts down the same.

@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
+use idem_core::locks::Mutex;
 use idem_core::{BoxStep, Committed, Error, ErrorKind, Key, Step, runtime};
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::{

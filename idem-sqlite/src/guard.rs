@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU8, Ordering},
 };
 
-use parking_lot::Mutex;
+use idem_core::locks::Mutex;
 use rusqlite::{
     Connection, ErrorCode,
     config::DbConfig,

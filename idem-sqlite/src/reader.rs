@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use idem_core::locks::{Mutex, RwLock};
 use idem_core::{Error, ErrorKind};
-use parking_lot::{Mutex, RwLock};
 use rusqlite::{Connection, ErrorCode};
 
 use crate::{failure::failed, options::Config, schema, sql::Sql, tables::Tables};

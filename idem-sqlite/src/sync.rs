@@ -1,3 +1,3 @@
 //! What the queue waits by: the tests of interleavings put locks of their scheduler in its place.
 
-pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
+pub(crate) use idem_core::locks::{Condvar, Mutex, MutexGuard};

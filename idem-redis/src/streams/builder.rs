@@ -2,8 +2,8 @@
 
 use std::{fmt, sync::atomic::AtomicU64, time::Duration};
 
+use idem_core::locks::Mutex;
 use idem_core::{Error, ErrorKind, Span};
-use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::{

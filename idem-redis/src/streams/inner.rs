@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
+use idem_core::locks::Mutex;
 
 use super::receive::{Search, Waiting};
 use crate::link::Link;

@@ -3,7 +3,7 @@
 use std::{mem, sync::LazyLock, time::Duration};
 
 use idem_core::Error;
-use parking_lot::Mutex;
+use idem_core::locks::Mutex;
 use redis::Cmd;
 
 use super::{

@@ -8,7 +8,7 @@ use std::{
     ops::Range,
 };
 
-use parking_lot::Mutex;
+use idem_core::locks::Mutex;
 
 /// Below what systems give to outgoing connections: one of those could take the port of a server that is
 /// down, or even connect to itself there.

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use parking_lot::Mutex;
+use idem_core::locks::Mutex;
 
 /// A static does not end with its program's tests, so it must not own anything.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ async fn a_store_that_is_being_closed_is_closed_to_others() {
     let idem = open(&server.url()).await;
     let (entered, is_entered) = mpsc::channel();
     let (go, may_go) = mpsc::channel::<()>();
-    let may_go = Arc::new(parking_lot::Mutex::new(may_go));
+    let may_go = Arc::new(idem_core::locks::Mutex::new(may_go));
     let call = tokio::spawn({
         let idem = idem.clone();
         async move {

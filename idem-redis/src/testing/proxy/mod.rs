@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-use parking_lot::Mutex;
+use idem_core::locks::Mutex;
 
 use self::{
     connection::Connection,
