@@ -55,6 +55,8 @@ pub fn begin_immediate(connection: &mut Connection) -> Result<Transaction<'_>, E
 ///
 /// It takes the write lock, also for a replay; a result may be 1 MiB long.
 ///
+/// The connection must not cross a fork: use it in the process that opened it alone. Nothing here notices.
+///
 /// # Errors
 /// As [`Idem::execute`]. [`ErrorKind::Busy`] if another connection has written since this transaction first
 /// read: begin it with [`begin_immediate`]. [`ErrorKind::CannotOpen`] if idem's tables are missing.

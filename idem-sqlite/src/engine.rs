@@ -8,7 +8,7 @@ use std::{
 };
 
 use idem_core::locks::Mutex;
-use idem_core::{BoxStep, Committed, Error, ErrorKind, Key, Step, runtime};
+use idem_core::{BoxStep, Committed, Error, ErrorKind, HomeProcess, Key, Step, runtime};
 use tokio::sync::oneshot;
 
 use crate::{
@@ -20,6 +20,7 @@ use crate::{
     location::Location,
     novelty::Novelty,
     options::Config,
+    places::OpenPlace,
     queue::{Lead, Queue, Waited},
     reader::Readers,
     reentry, schema,
@@ -37,12 +38,19 @@ pub(crate) struct Engine {
     novelty: Novelty,
     checkpoints: Checkpoints,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) home: HomeProcess,
+    /// After the connections: they are closed before it.
+    place: Mutex<Option<OpenPlace>>,
 }
 
 impl Engine {
     /// Opens the connections; the threads are started apart.
     pub(crate) fn open(options: &SqliteBuilder, location: &Location) -> Result<Self, Error> {
+        let mut place = OpenPlace::enter(location, options.busy_timeout)?;
         let connection = schema::open(location, options)?;
+        if let Some(place) = &mut place {
+            place.opened();
+        }
         let config = Config { location: location.resolve()?, options: options.clone() };
         let config = Arc::new(config);
         let checkpoints = Checkpoints::default();
@@ -54,6 +62,8 @@ impl Engine {
             novelty: Novelty::default(),
             checkpoints,
             threads: Mutex::new(Vec::new()),
+            home: HomeProcess::here(),
+            place: Mutex::new(place),
             config,
         })
     }
@@ -235,6 +245,8 @@ impl Engine {
             drop(thread.join());
         }
         Turns::at(&self.config.location).close();
+        // No connection is open any more.
+        *self.place.lock() = None;
         Ok(())
     }
 }

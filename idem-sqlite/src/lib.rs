@@ -36,8 +36,15 @@
 //!
 //! Processes take turns to write: whoever waits for the write lock gets it after an effect or two of each of the others,
 //! however busy they are. The one that is next locks an empty file beside the database, whose name ends with `-turn`.
-//! Closing a store removes that file. A connection of your own takes its turn by [`begin_immediate`]. One that waits only by its
-//! busy timeout has no turn, and a busy store may keep the lock from it until that timeout.
+//! Closing a store removes that file. A connection of your own takes its turn by [`begin_immediate`]. One that waits only
+//! by its busy timeout has no turn, and a busy store may keep the lock from it until that timeout.
+//!
+//! # Forks
+//! Open a store after the fork: SQLite's locks belong to the process that took them, and its library knows of no fork.
+//! A child that was forked while a store was open gets an error from each call of that store, and from opening the same
+//! file: SQLite would take the parent's locks for the child's, and what it commits could be lost. What another program
+//! opens that the child starts is fine. No connection of your own to the file must cross a fork either, nor may you open
+//! one in a child of a process that had one open: nobody notices that.
 //!
 //! # Damage
 //! A row of the store's tables that cannot be what it wrote is [`ErrorKind::Damaged`](idem_core::ErrorKind::Damaged)
@@ -82,6 +89,7 @@ mod location;
 mod novelty;
 mod on_connect;
 mod options;
+mod places;
 mod purge;
 mod queue;
 #[cfg(test)]

@@ -133,8 +133,12 @@ impl SqliteBuilder {
     /// Several handles and several processes may open the same file, at the same time too. The path
     /// `:memory:` is no file: see [`SqliteBuilder::open_in_memory`].
     ///
+    /// A process that was forked while a store had the file open cannot open it: close it before the fork, open it only
+    /// after, or have the child start another program.
+    ///
     /// # Errors
-    /// [`ErrorKind::CannotOpen`], naming the path, if there is no database to be had there;
+    /// [`ErrorKind::CannotOpen`], naming the path, if there is no database to be had there, or a store
+    /// had it open when this process was forked;
     /// [`ErrorKind::SchemaNewer`] if a newer version of this library made the tables, which stay untouched;
     /// [`ErrorKind::Busy`] if another process held the file for the whole timeout;
     /// [`ErrorKind::InvalidSetting`] or [`ErrorKind::InvalidDuration`] for a bad option.

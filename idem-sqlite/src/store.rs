@@ -38,6 +38,12 @@ use crate::{
 /// handle is dropped. Dropping the last handle closes in the background. Each handle that was opened has three
 /// threads, asleep most of the time.
 ///
+/// # Forks
+/// A child that was forked while the store was open has none of its locks: each call there fails with
+/// [`ErrorKind::OtherProcess`](idem_core::ErrorKind::OtherProcess), closing too, and dropping it closes nothing. Nor can
+/// the child open that file, see [`SqliteBuilder::open`]. It may open another file if no call of any store was under way
+/// at the fork: SQLite has locks of its own that could be held for ever. An effect must not fork and return in both.
+///
 /// # Reentry
 /// An effect may read its own store: it sees what is committed, not what it wrote itself. One that asks it
 /// to write, or an in-memory one to read, gets [`ErrorKind::Reentrant`](idem_core::ErrorKind::Reentrant); through another thread,
@@ -90,10 +96,20 @@ impl SqliteStore {
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.0.0
     }
+
+    /// The engine, in the process that opened it.
+    fn at_home(&self) -> Result<&Arc<Engine>, Error> {
+        self.engine().home.check()?;
+        Ok(self.engine())
+    }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        // Closing in a forked child would copy and delete the log that its parent goes on with.
+        if self.0.home.leak_elsewhere(&self.0) {
+            return;
+        }
         // On a thread of its own: this one may be a runtime's, or in the very effect that closing waits for.
         let engine = Arc::clone(&self.0);
         drop(runtime::start("idem-sqlite-close", move || drop(engine.close(None))));
@@ -109,16 +125,16 @@ impl Store for SqliteStore {
         key: &Key,
         step: BoxStep<SqliteTransaction>,
     ) -> Result<Committed, Error> {
-        self.engine().transact(key, step).await
+        self.at_home()?.transact(key, step).await
     }
 
     async fn purge(&self, limit: usize) -> Result<Purged, Error> {
-        purge(self.engine(), limit).await
+        purge(self.at_home()?, limit).await
     }
 
     async fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error> {
         let (space, name) = (space.clone(), name.to_vec());
-        self.engine().read(move |tables| tables.value(&space, &name)).await
+        self.at_home()?.read(move |tables| tables.value(&space, &name)).await
     }
 
     async fn list(
@@ -127,14 +143,15 @@ impl Store for SqliteStore {
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page, Error> {
-        let now = self.engine().config.options.clock.now();
+        let engine = self.at_home()?;
+        let now = engine.config.options.clock.now();
         let (filter, after) = (filter.clone(), after.map(Cursor::key).transpose()?);
-        self.engine().read(move |tables| list(tables, &filter, after.as_ref(), limit, now)).await
+        engine.read(move |tables| list(tables, &filter, after.as_ref(), limit, now)).await
     }
 
     async fn close(&self) -> Result<(), Error> {
-        self.engine().check_reentry()?;
-        let engine = Arc::clone(self.engine());
+        let engine = Arc::clone(self.at_home()?);
+        engine.check_reentry()?;
         let patience = Some(engine.config.options.busy_timeout);
         runtime::run("idem-sqlite-close", move || engine.close(patience)).await?
     }
