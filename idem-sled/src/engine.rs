@@ -18,8 +18,8 @@ use std::{
 use bytes::Bytes;
 use idem_core::locks::{Mutex, RwLock};
 use idem_core::{
-    Clock, Cursor, Error, ErrorKind, Filter, HotValues, Key, Page, Record, Space, SystemClock,
-    runtime,
+    Clock, Cursor, Error, ErrorKind, Filter, HomeProcess, HotValues, Key, Page, Record, Space,
+    SystemClock, runtime,
 };
 use tokio::sync::oneshot;
 
@@ -40,6 +40,7 @@ use crate::{
 
 /// The database of one open store, and its committer.
 pub(crate) struct Engine {
+    pub(crate) home: HomeProcess,
     pub(crate) options: SledBuilder,
     pub(crate) folder: PathBuf,
     /// None once it is closed. Locked for as long as the engine is asked something, and never while anybody
@@ -63,6 +64,7 @@ impl Engine {
     ) -> Result<Arc<Self>, Error> {
         let Opened { folder, marker, database, files, batches } = opened;
         let engine = Arc::new(Self {
+            home: HomeProcess::here(),
             options: options.clone(),
             folder,
             database: RwLock::new(Some(database)),
@@ -228,7 +230,8 @@ impl Engine {
 
     fn end(&self, committer: &mpsc::Receiver<Committer>) -> Result<(), Error> {
         let held = || {
-            let problem = "the store is closed, but a handle that `SledStore::db` gave holds the folder: drop it";
+            let problem = "the store is closed, but a handle that `SledStore::db` gave, or a child that was forked while it was open, \
+                           holds the folder: drop it, or let the child end";
             Error::nothing_done(ErrorKind::Store).with_source(problem)
         };
         let mut committer = self.wait_for(committer)?;

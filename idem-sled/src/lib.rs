@@ -88,6 +88,11 @@
 //! Open the store in the new folder, and remove the old one once the new one is closed well. What an earlier version
 //! stored in one entry stays so until it is replaced or purged.
 //!
+//! # Forks
+//! Open a store after the fork. A child that was forked while one was open gets an error from each call of it, and from
+//! opening any folder: the engine's threads are not there. It keeps its parent's folder locked until it ends or starts
+//! another program, in which all works as ever.
+//!
 //! # Damage
 //! Records bear a checksum, and so does all that the engine writes. Whatever is found damaged is an error, never an
 //! empty store and never a new run: when the folder is opened

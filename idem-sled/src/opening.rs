@@ -5,6 +5,8 @@ use std::{
     fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU32, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -36,6 +38,7 @@ pub(crate) struct Opened {
 
 /// Opens the store in `folder`, and creates what is missing. Blocks.
 pub(crate) fn open(options: &SledBuilder, folder: &Path) -> Result<Opened, Error> {
+    check_process(folder)?;
     check_folder(folder)?;
     let deadline = Instant::now() + options.busy_timeout;
     let mut marker = lock(folder, deadline)?;
@@ -65,6 +68,24 @@ pub(crate) fn open(options: &SledBuilder, folder: &Path) -> Result<Opened, Error
     };
     prepare().map_err(|trouble| cannot_open(folder, "it cannot be written to", trouble))?;
     Ok(Opened { folder: folder.to_path_buf(), marker, database, files, batches })
+}
+
+/// The engine has threads and locks of its own, whatever folder it works on. In a child that was forked since, it waits
+/// for them for ever.
+fn check_process(folder: &Path) -> Result<(), Error> {
+    /// The process that the engine runs in; zero if it never ran.
+    static ENGINE: AtomicU32 = AtomicU32::new(0);
+    let here = process::id();
+    match ENGINE.compare_exchange(0, here, Ordering::AcqRel, Ordering::Acquire) {
+        Err(home) if home != here => {
+            let problem = format!(
+                "the engine has run in process {home}, from which this one was forked: open a store only after the \
+                 fork, or start another program"
+            );
+            Err(cannot_open_for(folder, problem))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_folder(folder: &Path) -> Result<(), Error> {

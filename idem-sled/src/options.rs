@@ -82,7 +82,8 @@ impl SledBuilder {
     /// kept, with its trees.
     ///
     /// # Errors
-    /// [`ErrorKind::CannotOpen`](idem_core::ErrorKind::CannotOpen), naming the path, if somebody has it open, if
+    /// [`ErrorKind::CannotOpen`](idem_core::ErrorKind::CannotOpen), naming the path, if somebody has it open, if a folder was open in a
+    /// process that this one was forked from, if
     /// the engine cannot read what is there, or if less is there than there was when the store was last opened or
     /// closed; [`ErrorKind::SchemaNewer`](idem_core::ErrorKind::SchemaNewer) if a newer version of this library
     /// wrote it, which stays untouched; [`ErrorKind::Damaged`](idem_core::ErrorKind::Damaged) if what the store

@@ -38,8 +38,9 @@ impl SledStore {
     /// Nothing is changed; the look goes on in the background.
     pub async fn size_on_disk(&self) -> Result<FolderSize, Error> {
         // It says so once it is closed: the folder may be another's then.
-        self.engine().read(|_| Ok(()))?;
-        let folder = self.engine().folder.clone();
+        let engine = self.at_home()?;
+        engine.read(|_| Ok(()))?;
+        let folder = engine.folder.clone();
         let look = move || measure(&folder).map_err(|error| Trouble::from(error).nothing_done());
         runtime::run("idem-sled-size", look).await?
     }

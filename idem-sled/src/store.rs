@@ -45,6 +45,13 @@ const PURGE_CHUNK: usize = 500;
 /// still runs then finds the store closed. If somebody holds a handle that [`SledStore::db`] gave, it returns an
 /// error after the busy timeout: the store is closed, and the files are let go with that handle.
 /// Dropping the last handle closes in the background.
+///
+/// # Forks
+/// In a child that was forked while the store was open each call fails with
+/// [`ErrorKind::OtherProcess`](idem_core::ErrorKind::OtherProcess), closing too, and dropping it closes nothing. Nor can
+/// a child of a process that has opened a folder open any: the engine would wait for threads that are not there. Such a
+/// child keeps the folder locked until it ends or starts another program: until then the folder cannot be opened again,
+/// and [`Store::close`] says so after the busy timeout.
 #[derive(Clone)]
 pub struct SledStore(Arc<Handle>);
 
@@ -82,12 +89,13 @@ impl SledStore {
     /// have flushed it and a later commit of the store, or its end, has synced it; what you read may not be
     /// durable yet. Leave the trees alone whose names begin with `idem.`, and never call `flush_async`: several
     /// at once wait for each other for ever. Inside a transaction of the engine, call neither the engine nor the
-    /// store: its lock is the process's.
+    /// store: its lock is the process's. Use no handle in a forked child.
     ///
     /// # Errors
-    /// [`ErrorKind::Closed`](idem_core::ErrorKind::Closed).
+    /// [`ErrorKind::Closed`](idem_core::ErrorKind::Closed); [`ErrorKind::OtherProcess`](idem_core::ErrorKind::OtherProcess)
+    /// in a forked child.
     pub fn db(&self) -> Result<sled::Db, Error> {
-        self.engine().read(|database| Ok(database.db.clone()))
+        self.at_home()?.read(|database| Ok(database.db.clone()))
     }
 
     pub(crate) fn start(options: &SledBuilder, opened: Opened) -> Result<Self, Error> {
@@ -103,13 +111,23 @@ impl SledStore {
         Ok(Self(Arc::new(Handle(Engine::start(options, opened, wrap)?))))
     }
 
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
+    fn engine(&self) -> &Arc<Engine> {
         &self.0.0
+    }
+
+    /// The engine, in the process that opened it.
+    pub(crate) fn at_home(&self) -> Result<&Arc<Engine>, Error> {
+        self.engine().home.check()?;
+        Ok(self.engine())
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        // A forked child has neither the committer nor the engine's threads: what they would end hangs there.
+        if self.0.home.leak_elsewhere(&self.0) {
+            return;
+        }
         // On a thread of its own: this one may be a runtime's, or in the very effect that closing waits for.
         let engine = Arc::clone(&self.0);
         drop(runtime::start("idem-sled-close", move || engine.close()));
@@ -125,13 +143,14 @@ impl Store for SledStore {
         key: &Key,
         step: BoxStep<SledTransaction>,
     ) -> Result<Committed, Error> {
-        optimistic(&Attempts::new(self.engine()), key, step).await
+        optimistic(&Attempts::new(self.at_home()?), key, step).await
     }
 
     async fn purge(&self, limit: usize) -> Result<Purged, Error> {
+        let engine = self.at_home()?;
         let mut count = 0;
         while count < limit {
-            let removed = self.engine().purge(PURGE_CHUNK.min(limit - count)).await?;
+            let removed = engine.purge(PURGE_CHUNK.min(limit - count)).await?;
             count += removed.count;
             if removed.all {
                 return Ok(Purged::new(count, false));
@@ -141,7 +160,7 @@ impl Store for SledStore {
     }
 
     async fn value(&self, space: &Space, name: &[u8]) -> Result<Option<Bytes>, Error> {
-        self.engine().durable_value(space, name).await
+        self.at_home()?.durable_value(space, name).await
     }
 
     async fn list(
@@ -150,11 +169,11 @@ impl Store for SledStore {
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page, Error> {
-        self.engine().page(filter, after, limit).await
+        self.at_home()?.page(filter, after, limit).await
     }
 
     async fn close(&self) -> Result<(), Error> {
-        let engine = Arc::clone(self.engine());
+        let engine = Arc::clone(self.at_home()?);
         runtime::run("idem-sled-close", move || engine.close()).await?
     }
 
