@@ -41,8 +41,9 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Enters a call, unless the store is closed or the call comes from an effect.
+    /// Enters a call, unless the store is closed or another process's, or the call comes from an effect.
     pub(crate) fn enter(&self) -> Result<RwLockReadGuard<'_, ()>, Error> {
+        self.link.check_process()?;
         reentry::check()?;
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::nothing_done(ErrorKind::Closed));

@@ -2,7 +2,7 @@
 
 use std::{
     hash::{BuildHasher, RandomState},
-    io,
+    io, mem,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -11,7 +11,7 @@ use std::{
 };
 
 use idem_core::locks::RwLock;
-use idem_core::{Certainty, Error};
+use idem_core::{Certainty, Error, HomeProcess};
 use redis::{
     Cmd, ErrorKind as DriverKind, Pipeline, RedisError, Value,
     aio::{ConnectionLike, MultiplexedConnection},
@@ -49,6 +49,7 @@ pub(crate) struct Link {
 
 /// What opens a connection, also if the caller who asked for it goes away.
 struct Shared {
+    home: HomeProcess,
     target: Target,
     current: RwLock<Option<Connection>>,
     /// How often a connection was tried to be opened.
@@ -112,6 +113,15 @@ impl Wire {
     }
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if !self.home.is_here() {
+            // The socket is the parent's, and so is the runtime that would be told.
+            mem::forget(self.current.get_mut().take());
+        }
+    }
+}
+
 impl Shared {
     async fn open(&self, patience: Duration) -> Result<Connection, Failure> {
         let before = self.tries.load(Ordering::Acquire);
@@ -146,12 +156,18 @@ impl Shared {
 impl Link {
     pub(crate) fn new(target: Target, timeouts: Timeouts) -> Self {
         let shared = Shared {
+            home: HomeProcess::here(),
             target,
             current: RwLock::new(None),
             tries: AtomicU64::new(0),
             last: Mutex::new(None),
         };
         Self { shared: Arc::new(shared), timeouts }
+    }
+
+    /// Refuses a call in a forked child: on the parent's socket their replies would be mixed.
+    pub(crate) fn check_process(&self) -> Result<(), Error> {
+        self.shared.home.check()
     }
 
     pub(crate) fn timeouts(&self) -> Timeouts {

@@ -42,6 +42,10 @@ use crate::{
 /// driver panics. The connection lives in the runtime of the call that
 /// opened it; when that runtime ends, another call opens another. An effect that asks a Redis store is
 /// answered with [`ErrorKind::Reentrant`](idem_core::ErrorKind::Reentrant).
+///
+/// In a child that was forked since, each call fails with [`ErrorKind::OtherProcess`], since replies on a shared socket
+/// would go to either process; dropping the store leaves the socket to the parent. Nor may the child go on with a
+/// runtime of its parent's: start a runtime there, and open a store in it.
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 
@@ -158,6 +162,7 @@ impl Store for RedisStore {
     }
 
     async fn close(&self) -> Result<(), Error> {
+        self.0.link.check_process()?;
         reentry::check()?;
         self.0.closed.store(true, Ordering::Release);
         let waited = self.0.link.timeouts().response;

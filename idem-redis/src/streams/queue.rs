@@ -69,6 +69,7 @@ impl StreamQueue {
         N: AsRef<[u8]>,
         V: AsRef<[u8]>,
     {
+        self.0.commands.check_process()?;
         let mut command = redis::cmd("XADD");
         command.arg(&self.0.stream).arg("*");
         let mut is_empty = true;
@@ -96,6 +97,7 @@ impl StreamQueue {
     /// # Cancel safety
     /// If the future is dropped the consumer is deleted or not.
     pub async fn close(&self) -> Result<bool, Error> {
+        self.0.commands.check_process()?;
         self.0.leave().await
     }
 
@@ -137,6 +139,7 @@ impl Queue for StreamQueue {
     type Tag = Tag;
 
     async fn receive(&self, max: usize) -> Result<Vec<Delivery<Message, Tag>>, BoxError> {
+        self.0.commands.check_process()?;
         let received = self.0.receive(max).await?;
         Ok(received.into_iter().map(|delivered| self.delivery(delivered)).collect())
     }

@@ -95,6 +95,7 @@ impl Inner {
     }
 
     pub(super) async fn settle(&self, tag: &Tag, action: Action) -> Result<(), BoxError> {
+        self.commands.check_process()?;
         let mut patience = self.commands.patience();
         let mut lost = false;
         loop {
