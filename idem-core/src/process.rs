@@ -90,7 +90,7 @@ impl<T> PerProcess<T> {
         loop {
             let free =
                 place.process.compare_exchange(0, process, Ordering::AcqRel, Ordering::Acquire);
-            if matches!(free, Ok(_)) || free == Err(process) {
+            if free.is_ok() || free == Err(process) {
                 return place.made.get_or_init(make);
             }
             place = place.next.get_or_init(Box::default);
