@@ -38,8 +38,8 @@ pub mod choosing {
 pub mod backend {
     pub use idem_core::{
         Applied, BoxFuture, BoxStep, Change, Committed, Draft, DraftToken, Execute, FETCH_LIMIT,
-        KeyRange, Look, MISREAD_LIMIT, Moment, Optimistic, Overlay, Phase, RACE_LIMIT, Step,
-        Unfinished, Values, Verdict, decode_result, encode_result, holds, judge, optimistic,
+        HomeProcess, KeyRange, Look, MISREAD_LIMIT, Moment, Optimistic, Overlay, Phase, RACE_LIMIT,
+        Step, Unfinished, Values, Verdict, decode_result, encode_result, holds, judge, optimistic,
         run_step,
     };
 }

@@ -1,9 +1,9 @@
-//! The standard library's locks, for backends: a panic while one is held does not lock others out, and a process that is
-//! forked has them as new.
+//! The standard library's locks, for backends: a panic while one is held does not lock others out, and those that a forked
+//! child makes work there.
 //!
-//! What a fork does to locks of other kinds is worse than that one may be held for ever. A lock that queues its threads
-//! in one table of the process, as `parking_lot` does, finds threads there in a child that do not exist, in memory which
-//! the child's own threads have by then. The standard library's keep nothing but their own state.
+//! Other locks need not. One that queues its threads in a table of the whole process, as `parking_lot`'s do, finds threads
+//! there in a child that do not exist, in memory which the child's own threads have by then. The standard library's keep
+//! nothing but their own state.
 
 use std::{
     fmt,

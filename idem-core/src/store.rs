@@ -12,7 +12,7 @@ use crate::{
 /// A place that keeps records and effects, and runs one step on one key in one serialisable transaction.
 ///
 /// A store knows how to transact and nothing of the protocol: what a step means, what a record allows and
-/// what a caller is told is core's. It keeps four promises:
+/// what a caller is told is core's. It promises:
 ///
 /// - The step's record and all that it wrote through its transaction are committed together or not at all:
 ///   under an error, a panic, a dropped future, a kill, a full disk, a lost connection.
@@ -21,6 +21,10 @@ use crate::{
 /// - Steps on one key, and steps that read or write the same value, happen one after the other as far as
 ///   anybody can tell. A step is asked [`proceeds`](crate::Step::proceeds) and run on the record that its change replaces.
 /// - Dropping the future of a call leaves its key untouched or committed.
+/// - A store is its process's: in a child that was forked since, every call fails with
+///   [`ErrorKind::OtherProcess`](crate::ErrorKind::OtherProcess) before it takes any lock, and dropping the store closes
+///   nothing and waits for nobody. See [`HomeProcess`](crate::HomeProcess). A call, or an effect, that was under way at
+///   the fork must not go on in the child.
 /// - An effect that asks its own store again works or gets a typed error, and never waits for itself: a store
 ///   that holds a lock while an effect runs answers [`ErrorKind::Reentrant`](crate::ErrorKind::Reentrant) to
 ///   the thread that the effect runs on, and [`ErrorKind::Busy`](crate::ErrorKind::Busy) after a bounded wait

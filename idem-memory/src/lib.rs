@@ -4,6 +4,8 @@
 //! runs on an overlay, outside every lock: a slow effect, or one that asks its own store, delays nobody, and
 //! an effect whose reads were overtaken runs again.
 //!
+//! In a forked child each call is an error: its copy of the data is nobody else's.
+//!
 //! A store can be bounded by [`MemoryBuilder::capacity`]: it then refuses what does not fit, after
 //! removing what has expired, and never evicts what is live.
 //!

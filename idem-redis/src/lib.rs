@@ -90,6 +90,12 @@
 //! [`ErrorKind::Busy`](idem_core::ErrorKind::Busy), [`ErrorKind::ReadOnly`](idem_core::ErrorKind::ReadOnly) or
 //! [`ErrorKind::Unreachable`](idem_core::ErrorKind::Unreachable).
 //!
+//! # Forks
+//! A store, and a queue of `streams`, is its process's: in a child that was forked while it was open each call fails with
+//! [`ErrorKind::OtherProcess`](idem_core::ErrorKind::OtherProcess), and dropping it leaves the connection to the parent.
+//! Open another in the child, in a runtime that was built there: a runtime of the parent's that goes on in the child would
+//! take replies from the parent's socket.
+//!
 //! # Keys
 //! All keys of a tenant, or of a consumer, share a hash slot: a tenant is the unit of scale in a cluster.
 //!
