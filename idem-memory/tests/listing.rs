@@ -45,8 +45,8 @@ async fn a_filter_that_few_records_match_is_told_in_some_pages() {
     ] {
         let (shown, pages) = listed(&idem, &filter, 100).await;
         assert_eq!(shown, count, "{filter:?}");
-        // Each passes over at least as many as the bound, and the rest of a shard.
-        assert!((2..=4).contains(&pages), "{filter:?} in {pages} pages");
+        // Each but the last passes over at least as many as the bound: the rest of a shard besides.
+        assert!((2..=5).contains(&pages), "{filter:?} in {pages} pages");
     }
     assert_eq!(listed(&idem, &Filter::all(), 999).await, (COUNT, COUNT.div_ceil(999)));
 }

@@ -51,6 +51,8 @@ impl<Tx: ?Sized> Step<Tx> for Acquire {
         if let (Verdict::TakeOver(before), Some(State::Claimed { keep, .. })) =
             (judge(record, fingerprint.as_ref(), now), record.map(|record| &record.state))
         {
+            // What was asked for must be possible by itself.
+            retention.expires_at(lease.ends_at("lease", now)?)?;
             took_over = Some(before.token);
             // What happened before is no better known for a shorter retention.
             retention = retention.longer(*keep);
