@@ -168,8 +168,9 @@ impl Rules {
         if let Found::Told(answer) = self.find(key, print, now) {
             return Ok(answer);
         }
-        let until = now + lease;
-        let mut keep = retain.end(until)?.map(|end| end - until);
+        let end = now + lease;
+        let kept = || Ok(retain.end(end)?.map(|gone| gone - end));
+        let keep;
         let mut took_over = None;
         if let Some(record) = self.record(key)
             && record.phase(now) == Phase::Ended
@@ -180,8 +181,11 @@ impl Rules {
             }
             took_over = Some(lease);
             // The longer one.
-            keep = keep.zip(before).map(|(one, other)| one.max(other));
+            keep = kept()?.zip(before).map(|(one, other)| one.max(other));
+        } else {
+            keep = kept()?;
         }
+        let until = end;
         let state = State::Claimed { lease: number, took_over, until, is_ended: false, keep };
         self.set(key, Record { print, created_at: now, state }, None);
         self.granted[key as usize] = Some(number);
