@@ -82,16 +82,14 @@ impl<S: Store + 'static> Held<S> {
         work: W,
     ) -> KeptAlive<W::Output> {
         let mut work = pin!(work);
-        let (output, lost) = {
-            let renewing = pin!(self.prolong_until(last, every));
-            match select(work.as_mut(), renewing).await {
-                Either::Left((output, _)) => (output, None),
-                Either::Right((lost, _)) => (work.await, lost),
+        let renewing = pin!(self.prolong_until(last, every));
+        match select(work.as_mut(), renewing).await {
+            Either::Left((output, _)) => KeptAlive { output, lost: None, ceiling_reached: false },
+            Either::Right((lost, _)) => {
+                let ceiling_reached = lost.is_none();
+                KeptAlive { output: work.await, lost, ceiling_reached }
             }
-        };
-        // By what the lease is, and not by which of the two was seen first.
-        let ceiling_reached = lost.is_none() && self.ends_at() >= last;
-        KeptAlive { output, lost, ceiling_reached }
+        }
     }
 
     /// Renews the lease, and returns the time of it.
